@@ -1,0 +1,35 @@
+/* session.h: where the processes of one cluster on one host keep their sockets, pid files and logs.
+ *
+ *   ROOT/<first 8 of cluster id>/          ROOT = $TROUPE_SESSION_ROOT, else /tmp/troupe-<uid>
+ *       head.pid  node-<uuid8>.pid         "pid start_time address cluster" in one line
+ *       node-<uuid8>/                      a node daemon's own: s (ipc socket), w<token> (workers'), logs/
+ *
+ * A directory goes with its owner: the daemon removes its own at an orderly end, `troupe stop` and the
+ * next `troupe start` sweep what a killed one left (its pid file names a process that is gone). */
+#ifndef TRPI_SESSION_H
+#define TRPI_SESSION_H
+
+#include <sys/types.h>
+
+#include "core/base/base.h"
+
+TRP_CHECKED trp_code trpi_session_root(char *out, size_t size, trp_error *err); /* made, mode 0700 */
+
+typedef struct trpi_pidfile {
+    char     path[256];
+    pid_t    pid;
+    uint64_t start_time;
+    char     role[16];     /* "head" or "node" */
+    char     address[128]; /* head's HOST:PORT */
+    char     cluster[40];  /* cluster id */
+    char     dir[256];     /* directory that belongs to this process; "" = none */
+} trpi_pidfile;
+
+TRP_CHECKED trp_code trpi_pidfile_write(const trpi_pidfile *pidfile, trp_error *err);
+/* All pid files under ROOT; `alive` tells whether the process still is that one. Free with free(). */
+TRP_CHECKED trp_code trpi_pidfile_list(trpi_pidfile **ret_files, bool **ret_alive,
+                                       size_t *ret_count, trp_error *err);
+/* Removes pid files, directories and empty cluster directories of dead processes. */
+void trpi_session_sweep(void);
+
+#endif

@@ -1,0 +1,21 @@
+/* codec.h: messages to bytes and back, over msgpack-c. Threads: any, no shared state. */
+#ifndef TRPI_CODEC_H
+#define TRPI_CODEC_H
+
+#include "core/base/arena.h"
+#include "core/wire/msg.h"
+
+/* Appends the encoding of msg to out (cleared first). */
+TRP_CHECKED trp_code trpi_encode(const trpi_msg *msg, trp_buf *out, trp_error *err);
+
+/* Decodes a whole frame. Texts and lists live in the arena, BIN fields borrow from `frame`: the message is
+ * valid as long as both are. Any bytes are safe; what does not decode exactly, or breaks a rule of
+ * trpi_msg_invalid(), is TRP_EPROTOCOL with the message's name and field. Another TRPI_WIRE_VERSION
+ * is TRP_EPROTOCOL with both versions. */
+TRP_CHECKED trp_code trpi_decode(trp_bytes frame, trpi_arena *arena, trpi_msg *ret_msg,
+                                 trp_error *err);
+
+/* One line for logs, cut to size: "SPAWN request=3 type=counter ...". BIN shows its size. */
+void trpi_msg_print(const trpi_msg *msg, char *out, size_t size);
+
+#endif
