@@ -22,7 +22,8 @@ _Noreturn void trpi_assert_failed(const char *condition, const char *file, int l
 trp_code trpi_fail(trp_error *err, trp_code code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Puts "context: " before err's message while unwinding, and returns err's code. */
+/* Puts "context: " before err's message while unwinding. Sets err's code to `code`, and returns
+ * it. */
 trp_code trpi_context(trp_error *err, trp_code code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -36,7 +37,8 @@ void *trpi_alloc(size_t bytes); /* zeroed */
 void *trpi_realloc(void *data, size_t bytes);
 char *trpi_strdup(const char *text); /* NULL gives "" */
 
-/* snprintf that always terminates; a text that does not fit is cut. dst may be part of the args no. */
+/* snprintf that always terminates; a text that does not fit is cut. dst must not be
+ * one of the arguments. */
 void trpi_format(char *dst, size_t size, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* Copies a string into a fixed array, cut to fit. */
@@ -47,7 +49,8 @@ TRP_CHECKED bool trpi_parse_u64(const char *text, uint64_t max, uint64_t *ret_va
 TRP_CHECKED bool trpi_parse_i64(const char *text, int64_t min, int64_t max, int64_t *ret_value);
 TRP_CHECKED bool trpi_parse_double(const char *text, double *ret_value); /* finite */
 
-/* The nearest of `count` words by edit distance, or NULL if none is near: "did you mean". */
+/* The nearest of `count` words by edit distance (the first of equals), or NULL if none is near:
+ * "did you mean". */
 const char *trpi_nearest(const char *word, const char *const *words, size_t count);
 
 #endif

@@ -1,5 +1,5 @@
-/* json.h: strict reading and writing of JSON over jansson, the only place that parses it. Errors name
- * file (or "text"), line, column and what was expected. */
+/* json.h: strict reading and writing of JSON over jansson, the only place that parses it. Errors
+ * name file (or "text"), line, column and what was expected. */
 #ifndef TRPI_JSON_H
 #define TRPI_JSON_H
 
@@ -12,7 +12,8 @@ TRP_CHECKED trp_code trpi_json_parse(const char *text, size_t size, const char *
                                      json_t **ret_json, trp_error *err);
 TRP_CHECKED trp_code trpi_json_load(const char *path, json_t **ret_json, trp_error *err);
 
-/* Typed access to an object's member. When `required` and missing, or of the wrong type:
+/* Typed access to an object's member. A whole number may be written as 5e8 or 2.0, as far as a
+ * double tells whole numbers apart (2^53). When `required` and missing, or of the wrong type:
  * TRP_EINVALID with `where.key`. Missing and not required: *ret untouched, TRP_OK. */
 TRP_CHECKED trp_code trpi_json_i64(json_t *object, const char *where, const char *key,
                                    bool required, int64_t *ret_value, trp_error *err);
@@ -29,7 +30,7 @@ TRP_CHECKED trp_code trpi_json_text(json_t *object, const char *where, const cha
 TRP_CHECKED trp_code trpi_json_only(json_t *object, const char *where, const char *const *keys,
                                     size_t count, trp_error *err);
 
-/* Appends the text of the value. */
+/* Appends the text of the value, without blanks or line breaks. */
 TRP_CHECKED trp_code trpi_json_write(const json_t *json, trp_buf *out, trp_error *err);
 
 #endif

@@ -8,8 +8,9 @@
 
 typedef enum trpi_level { TRPI_DEBUG, TRPI_INFO, TRPI_WARN, TRPI_ERROR } trpi_level;
 
-void trpi_log_set_who(const char *who);       /* "head", "node n1", "actor a7": copied */
-void trpi_log_set_level(trpi_level level);    /* default: TROUPE_LOG=debug|info|warn|error, else WARN */
+void trpi_log_set_who(const char *who); /* "head", "node n1", "actor a7": copied */
+void trpi_log_set_level(
+    trpi_level level); /* default: TROUPE_LOG=debug|info|warn|error, else WARN */
 /* event: a short noun_verb; then "key=value key=value". */
 void trpi_log(trpi_level level, const char *event, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -14,7 +14,7 @@ typedef struct trp_bytes {
     size_t      size;
 } trp_bytes;
 
-/* Owned and growing. Zero-initialize or trp_buf_new(); fields are read-only to callers. */
+/* Owned and growing. Zero-initialize; fields are read-only to callers. */
 typedef struct trp_buf {
     unsigned char *data;
     size_t         size;
