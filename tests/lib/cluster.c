@@ -1,0 +1,342 @@
+#include "tests/lib/cluster.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "actors/proc/client.h"
+#include "core/sys/file.h"
+#include "core/sys/session.h"
+
+enum { START_TIMEOUT_MS = 60000, STOP_TIMEOUT_MS = 60000, SETTLE_MS = 10000 };
+
+uint64_t test_now_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+bool test_until(bool (*holds)(void *arg), void *arg, uint64_t timeout_ms) {
+    uint64_t end = test_now_ms() + timeout_ms;
+    while (!holds(arg)) {
+        if (test_now_ms() >= end) {
+            return false;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+    }
+    return true;
+}
+
+void test_check_ok(trp_code code, const trp_error *err, const char *call, const char *file,
+                   int line) {
+    if (code != TRP_OK) {
+        print_error("%s:%d: %s: %s: %s\n", file, line, call, trp_code_name(code), err->message);
+        fail();
+    }
+}
+
+void test_serve_if_worker(const trp_actor_type *const *types) {
+    if (getenv("TROUPE_ZYGOTE_FD") == NULL) {
+        return;
+    }
+    trp_runtime *rt = NULL;
+    trp_error err = {0};
+    (void)!trp_init(types, NULL, &rt, &err); /* does not return */
+    _exit(70);
+}
+
+/* ---- Running commands ---- */
+
+static int read_to_end(int fd, trp_buf *output, uint64_t end) {
+    char chunk[4096];
+    for (;;) {
+        uint64_t now = test_now_ms();
+        struct pollfd item = {.fd = fd, .events = POLLIN};
+        if (now >= end || poll(&item, 1, (int)(end - now)) == 0) {
+            return -1;
+        }
+        ssize_t got = read(fd, chunk, sizeof chunk);
+        if (got < 0 && errno == EINTR) {
+            continue;
+        }
+        if (got <= 0) {
+            return 0;
+        }
+        assert_int_equal(trp_buf_append(output, chunk, (size_t)got), TRP_OK);
+    }
+}
+
+int test_run(const char *const *argv, trp_buf *output, uint64_t timeout_ms) {
+    uint64_t end = test_now_ms() + timeout_ms;
+    int pipe_fds[2];
+    assert_int_equal(pipe2(pipe_fds, O_CLOEXEC), 0);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        dup2(pipe_fds[1], STDOUT_FILENO);
+        dup2(pipe_fds[1], STDERR_FILENO);
+        int null_fd = open("/dev/null", O_RDONLY);
+        dup2(null_fd, STDIN_FILENO);
+        execv(argv[0], (char *const *)argv);
+        _exit(127);
+    }
+    close(pipe_fds[1]);
+    trp_buf scratch = {0};
+    int ended = read_to_end(pipe_fds[0], output != NULL ? output : &scratch, end);
+    close(pipe_fds[0]);
+    trp_buf_release(&scratch);
+    if (ended != 0) {
+        kill(pid, SIGKILL);
+    }
+    int status = 0;
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+    }
+    return ended == 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static const char *troupe_bin(void) {
+    const char *bin = getenv("TROUPE_BIN");
+    if (bin == NULL) {
+        print_error("TROUPE_BIN is not set: run this through ctest\n");
+        fail();
+    }
+    return bin;
+}
+
+/* ---- What is there ---- */
+
+static int count_entries(const char *path) {
+    DIR *dir = opendir(path);
+    int count = 0;
+    while (dir != NULL && readdir(dir) != NULL) {
+        count++;
+    }
+    if (dir != NULL) {
+        closedir(dir);
+    }
+    return count;
+}
+
+static bool environ_has(pid_t pid, const char *entry) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/environ", (int)pid);
+    trp_buf text = {0};
+    bool found = false;
+    if (trpi_file_read(path, 0, &text, NULL) == TRP_OK) {
+        found = text.size > 0 && memmem(text.data, text.size, entry, strlen(entry) + 1) != NULL;
+    }
+    trp_buf_release(&text);
+    return found;
+}
+
+size_t test_cluster_processes(const test_cluster *cluster, pid_t *pids, size_t max) {
+    char entry[128];
+    snprintf(entry, sizeof entry, "TROUPE_SESSION_ROOT=%s", cluster->root);
+    DIR *proc = opendir("/proc");
+    assert_non_null(proc);
+    size_t count = 0;
+    for (struct dirent *e; (e = readdir(proc)) != NULL;) {
+        pid_t pid = (pid_t)strtol(e->d_name, NULL, 10);
+        if (pid > 0 && pid != getpid() && environ_has(pid, entry) && count < max) {
+            pids[count++] = pid;
+        }
+    }
+    closedir(proc);
+    return count;
+}
+
+size_t test_cluster_pids(const test_cluster *cluster, const char *role, pid_t *pids, size_t max) {
+    trpi_pidfile *files = NULL;
+    bool *alive = NULL;
+    size_t file_count = 0, count = 0;
+    setenv("TROUPE_SESSION_ROOT", cluster->root, 1);
+    assert_int_equal(trpi_pidfile_list(&files, &alive, &file_count, NULL), TRP_OK);
+    for (size_t i = 0; i < file_count && count < max; i++) {
+        if (alive[i] && strcmp(files[i].role, role) == 0) {
+            size_t at = count++;
+            for (; at > 0 && pids[at - 1] > files[i].pid; at--) {
+                pids[at] = pids[at - 1];
+            }
+            pids[at] = files[i].pid;
+        }
+    }
+    free(files);
+    free(alive);
+    return count;
+}
+
+/* ---- Start and stop ---- */
+
+static void start_daemons(test_cluster *cluster, const test_node *node, bool head) {
+    char cpus[32], gpus[32];
+    snprintf(cpus, sizeof cpus, "%g", node->cpus);
+    snprintf(gpus, sizeof gpus, "%g", node->gpus);
+    const char *argv[16] = {troupe_bin(), "start"};
+    size_t n = 2;
+    if (head) {
+        argv[n++] = "--head";
+        argv[n++] = "--port";
+        argv[n++] = "0";
+    } else {
+        argv[n++] = "--address";
+        argv[n++] = cluster->address;
+    }
+    argv[n++] = "--num-cpus";
+    argv[n++] = cpus;
+    argv[n++] = "--num-gpus";
+    argv[n++] = gpus;
+    if (node->resources != NULL) {
+        argv[n++] = "--resources";
+        argv[n++] = node->resources;
+    }
+    trp_buf output = {0};
+    int code = test_run(argv, &output, START_TIMEOUT_MS);
+    if (code != 0) {
+        print_error("troupe start exited with %d: %.*s\n", code, (int)output.size,
+                    (const char *)output.data);
+    }
+    trp_buf_release(&output);
+    assert_int_equal(code, 0);
+}
+
+void test_cluster_start(test_cluster *cluster, const test_node *nodes, size_t count) {
+    memset(cluster, 0, sizeof *cluster);
+    cluster->shm_before = count_entries("/dev/shm");
+    cluster->fds_before = count_entries("/proc/self/fd");
+    snprintf(cluster->root, sizeof cluster->root, "/tmp/trp-test-XXXXXX");
+    assert_non_null(mkdtemp(cluster->root));
+    setenv("TROUPE_SESSION_ROOT", cluster->root, 1);
+    unsetenv("TROUPE_ADDRESS");
+    start_daemons(cluster, &nodes[0], true);
+
+    trpi_pidfile *files = NULL;
+    bool *alive = NULL;
+    size_t file_count = 0;
+    assert_int_equal(trpi_pidfile_list(&files, &alive, &file_count, NULL), TRP_OK);
+    for (size_t i = 0; i < file_count; i++) {
+        if (strcmp(files[i].role, "head") == 0) {
+            snprintf(cluster->address, sizeof cluster->address, "%.63s", files[i].address);
+        }
+    }
+    free(files);
+    free(alive);
+    assert_true(cluster->address[0] != '\0');
+    setenv("TROUPE_ADDRESS", cluster->address, 1);
+    for (size_t i = 1; i < count; i++) {
+        test_cluster_add(cluster, &nodes[i]);
+    }
+}
+
+void test_cluster_add(test_cluster *cluster, const test_node *node) {
+    start_daemons(cluster, node, false);
+}
+
+trp_runtime *test_connect(const test_cluster *cluster, const trp_actor_type *const *types) {
+    trp_runtime *rt = NULL;
+    trp_init_options options = {.address = cluster->address};
+    TEST_OK(trp_init(types, &options, &rt, err));
+    return rt;
+}
+
+static bool nothing_runs(void *arg) {
+    pid_t pids[8];
+    return test_cluster_processes(arg, pids, 8) == 0;
+}
+
+static void print_leftovers(const test_cluster *cluster) {
+    pid_t pids[64];
+    size_t count = test_cluster_processes(cluster, pids, 64);
+    for (size_t i = 0; i < count; i++) {
+        char path[64], link[64];
+        trp_buf text = {0};
+        snprintf(path, sizeof path, "/proc/%d/cmdline", (int)pids[i]);
+        snprintf(link, sizeof link, "/proc/%d/stat", (int)pids[i]);
+        (void)!trpi_file_read(path, 0, &text, NULL);
+        for (size_t at = 0; at < text.size; at++) {
+            text.data[at] = text.data[at] == 0 ? ' ' : text.data[at];
+        }
+        print_error("left running: pid %d: %.*s\n", (int)pids[i], (int)text.size,
+                    text.size > 0 ? (const char *)text.data : "");
+        trp_buf_release(&text);
+    }
+}
+
+void test_cluster_stop(test_cluster *cluster) {
+    setenv("TROUPE_SESSION_ROOT", cluster->root, 1);
+    const char *argv[] = {troupe_bin(), "stop", NULL};
+    trp_buf output = {0};
+    int code = test_run(argv, &output, STOP_TIMEOUT_MS);
+    if (code != 0) {
+        print_error("troupe stop exited with %d: %.*s\n", code, (int)output.size,
+                    (const char *)output.data);
+    }
+    trp_buf_release(&output);
+    bool clean = test_until(nothing_runs, cluster, SETTLE_MS);
+    if (!clean) {
+        print_leftovers(cluster);
+    }
+    char **names = NULL;
+    size_t left = 0;
+    (void)!trpi_dir_list(cluster->root, &names, &left, NULL);
+    for (size_t i = 0; i < left; i++) {
+        print_error("left in the session root: %s\n", names[i]);
+    }
+    trpi_names_free(names, left);
+    (void)!trpi_dir_remove(cluster->root, NULL);
+    assert_int_equal(code, 0);
+    assert_true(clean);
+    assert_int_equal(left, 0);
+    assert_true(count_entries("/dev/shm") <= cluster->shm_before);
+    assert_int_equal(count_entries("/proc/self/fd"), cluster->fds_before);
+}
+
+/* ---- Resources, as the head counts them ---- */
+
+static bool all_free(void *arg) {
+    trpi_client_reply *storage = NULL;
+    const trpi_msg *reply = NULL;
+    trpi_msg msg = {.type = TRPI_MSG_LIST_QUERY, .list_query = {.what = "nodes"}};
+    trp_error err = {0};
+    if (trpi_client_request(arg, &msg, 5000, &storage, &reply, &err) != TRP_OK ||
+        reply->type != TRPI_MSG_LISTED) {
+        print_error("cannot list nodes: %s\n", err.message);
+        return false;
+    }
+    json_t *rows = json_loadb(reply->listed.json.data, reply->listed.json.size, 0, NULL);
+    bool free_now = json_is_array(rows) && json_array_size(rows) > 0;
+    size_t i;
+    json_t *row;
+    json_array_foreach(rows, i, row) {
+        json_t *state = json_object_get(row, "state");
+        if (json_is_string(state) && strcmp(json_string_value(state), "alive") != 0) {
+            continue;
+        }
+        json_t *total = json_object_get(row, "total"), *used = json_object_get(row, "used"),
+               *amount;
+        const char *name;
+        free_now = free_now && json_is_object(total) && json_is_object(used);
+        json_object_foreach(used, name, amount) {
+            free_now = free_now && json_number_value(amount) == 0.0;
+        }
+    }
+    json_decref(rows);
+    trpi_client_reply_release(storage);
+    return free_now;
+}
+
+void test_expect_all_free(trp_runtime *rt, uint64_t timeout_ms) {
+    assert_true(test_until(all_free, rt, timeout_ms));
+}
