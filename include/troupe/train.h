@@ -52,7 +52,8 @@ const char *trp_session_device(const trp_session *session); /* "cpu", "cuda:0": 
 const char *trp_session_checkpoint(const trp_session *session);
 
 /* A new directory on the run's storage into which this rank writes its files for the next
- * checkpoint; the same for all ranks, so file names must differ. Not collective. */
+ * checkpoint. It is this rank's own; at the commit the files of all ranks are moved into one
+ * directory, so their names must differ. Not collective. */
 TRP_CHECKED trp_code trp_session_staging(trp_session *session, const char **ret_dir, trp_error *err);
 
 typedef struct trp_metric {

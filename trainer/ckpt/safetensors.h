@@ -5,9 +5,10 @@
  *            padded with blanks so that the data starts at a multiple of 64
  *   data     tensor after tensor, without holes
  *
- * Beside the format's own rules, a file that we write carries checksums in its metadata: one XXH3-128
- * per tensor ("xxh3.<name>") and one of the header itself ("xxh3"), so that a flipped byte anywhere
- * is found when the file is loaded, by name. Files of others, which have none, are read as well.
+ * Beside the format's own rules, a file that we write carries checksums in its metadata: one
+ * XXH3-128 per tensor ("xxh3.<name>") and one of the header itself ("xxh3"), so that a flipped byte
+ * anywhere is found when the file is loaded, by name. Files of others, which have none, are read as
+ * well.
  *
  * Knows nothing of ranks, layouts or training. All numbers are little-endian, as this code's hosts.
  * Threads: a writer belongs to one; an open file is immutable and may be shared.
@@ -29,15 +30,15 @@ typedef enum trpi_stored {
 #undef X
         TRPI_STORED_COUNT
 } trpi_stored;
-size_t      trpi_stored_size(trpi_stored dtype); /* bytes of an element */
+size_t trpi_stored_size(trpi_stored dtype);      /* bytes of an element */
 const char *trpi_stored_name(trpi_stored dtype); /* "BF16"; "?" for none */
 
 /* ---- Writing ---- */
 
 typedef struct trpi_tensor_writer trpi_tensor_writer;
 
-/* Creates or truncates the file. The tensors are declared first, then their data follows: tensors in
- * any order and interleaved, the bytes of one tensor in order. Nothing is kept in memory. */
+/* Creates or truncates the file. The tensors are declared first, then their data follows: tensors
+ * in any order and interleaved, the bytes of one tensor in order. Nothing is kept in memory. */
 TRP_CHECKED trp_code trpi_tensor_writer_open(const char *path, trpi_tensor_writer **ret_writer,
                                              trp_error *err);
 
@@ -59,7 +60,7 @@ TRP_CHECKED trp_code trpi_tensor_writer_append(trpi_tensor_writer *writer, size_
 /* Completes the header, fsyncs and closes; sets *writer to NULL in every case. A tensor with bytes
  * missing is TRP_EINVALID. After an error the file is removed. */
 TRP_CHECKED trp_code trpi_tensor_writer_finish(trpi_tensor_writer **writer, trp_error *err);
-void                 trpi_tensor_writer_abort(trpi_tensor_writer *writer); /* removes the file; NULL is fine */
+void trpi_tensor_writer_abort(trpi_tensor_writer *writer); /* removes the file; NULL is fine */
 
 /* ---- Reading ---- */
 
@@ -68,34 +69,36 @@ typedef struct trpi_tensor_file trpi_tensor_file;
 typedef struct trpi_tensor {
     const char *name;
     trpi_stored dtype;
-    int         dims;
-    int64_t     shape[TRPI_TENSOR_DIMS_MAX];
-    int64_t     elements;
-    uint64_t    offset, bytes; /* in the data section */
-    char        checksum[33];  /* "" in a file without */
+    int dims;
+    int64_t shape[TRPI_TENSOR_DIMS_MAX];
+    int64_t elements;
+    uint64_t offset, bytes; /* in the data section */
+    char checksum[33];      /* "" in a file without */
 } trpi_tensor;
 
-/* Reads and checks the header: lengths, offsets, overlaps, holes, dtypes, file size, header checksum.
- * The data is not read. TRP_ENOTFOUND, TRP_EIO, TRP_ECORRUPT. */
+/* Reads and checks the header: lengths, offsets, overlaps, holes, dtypes, file size, header
+ * checksum. The data is not read. TRP_ENOTFOUND, TRP_EIO, TRP_ECORRUPT. */
 TRP_CHECKED trp_code trpi_tensor_file_open(const char *path, trpi_tensor_file **ret_file,
                                            trp_error *err);
-void                 trpi_tensor_file_close(trpi_tensor_file *file); /* NULL is fine */
+void trpi_tensor_file_close(trpi_tensor_file *file); /* NULL is fine */
 
 const char *trpi_tensor_file_path(const trpi_tensor_file *file);
 
 /* Borrowed until close; in the order in which they lie in the file. */
-size_t             trpi_tensor_file_count(const trpi_tensor_file *file);
+size_t trpi_tensor_file_count(const trpi_tensor_file *file);
 const trpi_tensor *trpi_tensor_file_at(const trpi_tensor_file *file, size_t index);
-const trpi_tensor *trpi_tensor_file_find(const trpi_tensor_file *file, const char *name); /* or NULL */
+const trpi_tensor *trpi_tensor_file_find(const trpi_tensor_file *file,
+                                         const char *name); /* or NULL */
 
 /* Metadata without our checksums; in the file's order. */
 const char *trpi_tensor_file_meta(const trpi_tensor_file *file, const char *key); /* or NULL */
-size_t      trpi_tensor_file_meta_count(const trpi_tensor_file *file);
+size_t trpi_tensor_file_meta_count(const trpi_tensor_file *file);
 const char *trpi_tensor_file_meta_at(const trpi_tensor_file *file, size_t index,
                                      const char **ret_value);
 
 /* `bytes` bytes from `offset` inside the tensor. Not checked against the checksum, which covers the
- * whole tensor: call trpi_tensor_file_verify() first, or read the whole. TRP_EINVALID: past its end. */
+ * whole tensor: call trpi_tensor_file_verify() first, or read the whole. TRP_EINVALID: past its
+ * end. */
 TRP_CHECKED trp_code trpi_tensor_file_read(const trpi_tensor_file *file, const trpi_tensor *tensor,
                                            uint64_t offset, void *out, size_t bytes,
                                            trp_error *err);

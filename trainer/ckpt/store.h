@@ -8,7 +8,8 @@
  *       .deleted-<number>/             being removed
  *       .last-number                   highest number ever used, if that checkpoint was removed
  *
- * The life of a checkpoint; each arrow is one atomic step, and a process may be killed between any two:
+ * The life of a checkpoint; each arrow is one atomic step, and a process may be killed between any
+ * two:
  *
  *   stage()        ranks get .staging-A-N/rank-R/ and write their files there
  *   seal()         each rank: files fsynced, sizes and checksums taken, directory fsynced
@@ -17,14 +18,14 @@
  *   remove()       ** rename to .deleted-N **, then the tree goes
  *   sweep()        what dead attempts and half-done removals left
  *
- * Only the starred renames change what a reader sees, so a checkpoint is there whole or not at all. A
- * trainer that was replaced and does not know it cannot commit: its successor's sweep() took the
+ * Only the starred renames change what a reader sees, so a checkpoint is there whole or not at all.
+ * A trainer that was replaced and does not know it cannot commit: its successor's sweep() took the
  * staging directory of its attempt away. A number that was committed is never used again.
  *
- * A damaged checkpoint is never loaded and never skipped in silence: list() and newest() hand out what
- * is wrong with it. Knows nothing of what is in the files.
- * Threads: a store is immutable after opening; different checkpoints may be worked on at once.
- * Blocking: on the disk only. Errors: TRP_EIO names path and reason (disk full among them). */
+ * A damaged checkpoint is never loaded and never skipped in silence: list() and newest() hand out
+ * what is wrong with it. Knows nothing of what is in the files. Threads: a store is immutable after
+ * opening; different checkpoints may be worked on at once. Blocking: on the disk only. Errors:
+ * TRP_EIO names path and reason (disk full among them). */
 #ifndef TRPI_STORE_H
 #define TRPI_STORE_H
 
@@ -44,8 +45,8 @@ TRP_CHECKED trp_code trpi_store_open(const char *storage, const char *name, trpi
                                      trpi_store **ret_store, bool *ret_existed, trp_error *err);
 /* The same of the path {storage}/{name}, with or without a slash at its end; the run must exist. */
 TRP_CHECKED trp_code trpi_store_open_path(const char *path, trpi_store **ret_store, trp_error *err);
-void                 trpi_store_close(trpi_store *store); /* NULL is fine */
-const char          *trpi_store_path(const trpi_store *store); /* lives as long as store */
+void trpi_store_close(trpi_store *store);             /* NULL is fine */
+const char *trpi_store_path(const trpi_store *store); /* lives as long as store */
 
 /* run.json: JSON text of the trainer's. Read: appended to `out`; TRP_ENOTFOUND before the first. */
 TRP_CHECKED trp_code trpi_store_write_record(trpi_store *store, trp_bytes json, trp_error *err);
@@ -59,9 +60,9 @@ TRP_CHECKED trp_code trpi_store_append_metrics(trpi_store *store, trp_bytes line
 /* ---- What is there ---- */
 
 typedef struct trpi_checkpoint {
-    uint64_t      number;
-    char         *path;     /* {run}/checkpoint_%06d */
-    trp_error     damage;   /* code TRP_OK: the manifest reads. Else why not */
+    uint64_t number;
+    char *path;             /* {run}/checkpoint_%06d */
+    trp_error damage;       /* code TRP_OK: the manifest reads. Else why not */
     trpi_manifest manifest; /* empty when damaged */
 } trpi_checkpoint;
 
@@ -69,12 +70,12 @@ typedef struct trpi_checkpoint {
  * Free with trpi_checkpoints_free(). */
 TRP_CHECKED trp_code trpi_store_list(const trpi_store *store, trpi_checkpoint **ret_checkpoints,
                                      size_t *ret_count, trp_error *err);
-void                 trpi_checkpoints_free(trpi_checkpoint *checkpoints, size_t count);
+void trpi_checkpoints_free(trpi_checkpoint *checkpoints, size_t count);
 
 /* The newest checkpoint that verifies. TRP_ENOTFOUND: the run has none at all. TRP_ECORRUPT: it has
- * some and all are damaged. `damaged` (may be NULL) is called for each newer one that is passed over,
- * so that the caller can say so; a caller that gives none gets TRP_ECORRUPT for the first damaged one
- * instead of an older checkpoint. Free with trpi_checkpoints_free(ckpt, 1). */
+ * some and all are damaged. `damaged` (may be NULL) is called for each newer one that is passed
+ * over, so that the caller can say so; a caller that gives none gets TRP_ECORRUPT for the first
+ * damaged one instead of an older checkpoint. Free with trpi_checkpoints_free(ckpt, 1). */
 typedef void (*trpi_damaged_fn)(void *arg, uint64_t number, const char *path,
                                 const trp_error *damage);
 TRP_CHECKED trp_code trpi_store_newest(const trpi_store *store, trpi_verify depth,
@@ -99,10 +100,10 @@ TRP_CHECKED trp_code trpi_store_seal(const char *dir, int rank, trpi_manifest *e
                                      trp_error *err);
 
 /* Done by the trainer when every rank has sealed: manifest->files is the union of their entries;
- * number, step, attempt, world and metrics are set. Checks that the files are there with those sizes
- * (contents were checked when sealed), moves them up, writes the manifest, renames. Returns only when
- * it is durable. TRP_EEXISTS: that number is taken. TRP_ECANCELED: the staging directory is gone,
- * another trainer has taken the run over. After an error nothing is visible; call
+ * number, step, attempt, world and metrics are set. Checks that the files are there with those
+ * sizes (contents were checked when sealed), moves them up, writes the manifest, renames. Returns
+ * only when it is durable. TRP_EEXISTS: that number is taken. TRP_ECANCELED: the staging directory
+ * is gone, another trainer has taken the run over. After an error nothing is visible; call
  * trpi_store_discard() or leave it to sweep(). */
 TRP_CHECKED trp_code trpi_store_commit(trpi_store *store, trpi_manifest *manifest, char **ret_path,
                                        trp_error *err); /* ret_path: free(); may be NULL */
@@ -112,13 +113,14 @@ TRP_CHECKED trp_code trpi_store_discard(trpi_store *store, uint64_t attempt, uin
 /* Removes a committed checkpoint; missing is TRP_ENOTFOUND. */
 TRP_CHECKED trp_code trpi_store_remove(trpi_store *store, uint64_t number, trp_error *err);
 
-/* Removes staging directories of attempts below `attempt` and half-removed checkpoints. Call it when
- * an attempt begins, before list(). */
+/* Removes staging directories of attempts below `attempt` and half-removed checkpoints. Call it
+ * when an attempt begins, before list(). */
 TRP_CHECKED trp_code trpi_store_sweep(trpi_store *store, uint64_t attempt, trp_error *err);
 
-/* For tests: the process ends by _exit(99) in the n-th step (1, 2, ...) of stage, seal, commit, remove
- * and sweep taken from now on; 0 = never. trpi_store_steps() tells how many have been taken. */
-void     trpi_store_crash_at(uint64_t step);
+/* For tests: the process ends by _exit(99) in the n-th step (1, 2, ...) of stage, seal, commit,
+ * remove and sweep taken from now on; 0 = never. trpi_store_steps() tells how many have been taken.
+ */
+void trpi_store_crash_at(uint64_t step);
 uint64_t trpi_store_steps(void);
 
 #endif
