@@ -28,11 +28,11 @@ typedef enum trp_init { TRP_INIT_ZEROS, TRP_INIT_ONES, TRP_INIT_NORMAL } trp_ini
 /* A parameter of a unit. */
 typedef struct trp_param {
     const char *name; /* its name in checkpoints: unique in the model */
-    int64_t     shape[TRP_SHAPE_MAX];
-    int         dims;
-    trp_init    init;
-    double      std;   /* of TRP_INIT_NORMAL; the mean is 0 */
-    bool        decay; /* weight decay applies; biases and norms have none */
+    int64_t shape[TRP_SHAPE_MAX];
+    int dims;
+    trp_init init;
+    double std; /* of TRP_INIT_NORMAL; the mean is 0 */
+    bool decay; /* weight decay applies; biases and norms have none */
     /* The name of a parameter of an earlier unit whose tensor this is (tied weights): stored once,
      * counted once, its gradient the sum of all uses. Shapes must be equal; init, std and decay are
      * the other's. NULL = a tensor of its own. */
@@ -48,22 +48,22 @@ typedef struct trp_unit_sizes {
 
 /* What a unit works on. Pointers are device memory, aligned to 64 bytes, unless said otherwise. */
 typedef struct trp_unit_io {
-    trp_device         *device;
-    trp_dtype           dtype;         /* of parameters and activations: TRP_F32 or TRP_BF16 */
-    int64_t             rows, columns; /* of the micro-batch */
-    const int32_t      *tokens;        /* (rows, columns) */
-    const int32_t      *targets;       /* (rows, columns), TRP_IGNORE where not counted */
-    const int32_t      *lengths;       /* (rows) valid tokens per row; NULL = all are */
-    const void *const  *params;        /* one per parameter, dtype */
-    float *const       *grads;         /* backward: one per parameter, to be added to */
-    const void         *x;             /* output of the unit before; NULL in the first */
-    void               *y;             /* forward: the output; NULL in the last */
-    const void         *dy;            /* backward: the loss's gradient by y; NULL in the last */
-    void               *dx;            /* backward: to be written, by x; NULL in the first */
-    void               *saved, *scratch;
-    float              *losses;        /* last unit, forward: (rows, columns) to be written */
-    float               loss_scale;    /* the loss is the sum of losses times this */
-    bool                training;      /* a backward will follow this forward */
+    trp_device *device;
+    trp_dtype dtype;           /* of parameters and activations: TRP_F32 or TRP_BF16 */
+    int64_t rows, columns;     /* of the micro-batch */
+    const int32_t *tokens;     /* (rows, columns) */
+    const int32_t *targets;    /* (rows, columns), TRP_IGNORE where not counted */
+    const int32_t *lengths;    /* (rows) valid tokens per row; NULL = all are */
+    const void *const *params; /* one per parameter, dtype */
+    float *const *grads;       /* backward: one per parameter, to be added to */
+    const void *x;             /* output of the unit before; NULL in the first */
+    void *y;                   /* forward: the output; NULL in the last */
+    const void *dy;            /* backward: the loss's gradient by y; NULL in the last */
+    void *dx;                  /* backward: to be written, by x; NULL in the first */
+    void *saved, *scratch;
+    float *losses;    /* last unit, forward: (rows, columns) to be written */
+    float loss_scale; /* the loss is the sum of losses times this */
+    bool training;    /* a backward will follow this forward */
 } trp_unit_io;
 
 typedef struct trp_unit_type {
@@ -89,7 +89,7 @@ typedef struct trp_model_limits {
 /* An empty model. `name` and `limits` are copied. */
 TRP_CHECKED trp_code trp_model_new(const char *name, const trp_model_limits *limits,
                                    trp_model **ret_model, trp_error *err);
-void                 trp_model_free(trp_model *model); /* NULL is fine */
+void trp_model_free(trp_model *model); /* NULL is fine */
 
 /* Appends a unit. `type` is borrowed (static storage); params are copied with their names. Takes
  * `state`, which type->free() gets; on failure it stays the caller's. TRP_EINVALID: a name twice, a
@@ -103,8 +103,8 @@ typedef struct trp_gpt2_config {  /* zero-initialize; 0 is the default given her
     int64_t vocabulary;           /* 50257 */
     int64_t positions;            /* 1024 */
     int64_t layers, heads, width; /* 12, 12, 768 */
-    double  init_std;             /* 0.02; residual projections have it / sqrt(2 layers) */
-    double  norm_eps;             /* 1e-5 */
+    double init_std;              /* 0.02; residual projections have it / sqrt(2 layers) */
+    double norm_eps;              /* 1e-5 */
 } trp_gpt2_config;
 TRP_CHECKED trp_code trp_gpt2_new(const trp_gpt2_config *config, trp_model **ret_model,
                                   trp_error *err);
