@@ -47,13 +47,15 @@ const char *trp_session_run_name(const trp_session *session);
 trp_comm   *trp_session_comm(trp_session *session); /* borrowed; exists before the function is entered */
 const char *trp_session_device(const trp_session *session); /* "cpu", "cuda:0": this rank's */
 
-/* Directory of the last committed checkpoint, or NULL on a fresh start. Read-only; lives as long as
- * the session. */
+/* Directory of the newest committed checkpoint that this rank knows of: the one that this attempt
+ * began with, later those that it reported; NULL when there is none. Read-only; the path lives as long
+ * as the session, the directory as long as run.checkpoint.keep lets it. */
 const char *trp_session_checkpoint(const trp_session *session);
 
 /* A new directory on the run's storage into which this rank writes its files for the next
  * checkpoint. It is this rank's own; at the commit the files of all ranks are moved into one
- * directory, so their names must differ. Not collective. */
+ * directory, so their names must differ. Waits until every rank has made the reports before this one;
+ * ranks that bring no files need not call it. The path lives as long as the session. */
 TRP_CHECKED trp_code trp_session_staging(trp_session *session, const char **ret_dir, trp_error *err);
 
 typedef struct trp_metric {
@@ -61,12 +63,17 @@ typedef struct trp_metric {
     double      value; /* finite or not; NaN and infinities are kept as such */
 } trp_metric;
 
+/* Optional: tells the trainer that loading is over and the first step begins, which is how the time of
+ * a recovery is split. */
+void trp_session_loaded(trp_session *session);
+
 /* Reports from this rank. Numbered and collective: every rank reports the same number of times.
- * `step` is the training step that is done. With has_checkpoint on any rank, the files in the staging
- * directories become checkpoint_%06d, and report returns on all ranks only when that is durable.
- * Without, it returns as soon as the report is on its way (at most 64 unanswered).
+ * `step` is the training step that is done. With has_checkpoint, the files in this rank's staging
+ * directory become part of checkpoint_%06d together with those of the other ranks that bring some in
+ * the same report, and report returns only when that is durable. Without, it returns as soon as the
+ * report is on its way; every 64th waits for the answers, so no rank runs further ahead.
  * TRP_ECANCELED: return from the train function, a restart or the end is due.
- * TRP_ETIMEOUT names the ranks that are behind. */
+ * TRP_ETIMEOUT names the ranks that are behind; TRP_EINVALID a rank that has returned already. */
 typedef struct trp_report {
     uint64_t          step;
     const trp_metric *metrics;
@@ -108,11 +115,21 @@ typedef struct trp_run_config {
     trp_checkpoint_config checkpoint;
     trp_resume            resume; /* auto: go on if {storage_path}/{name} exists; must: else refuse;
                                      never: refuse if it exists */
-    uint64_t report_timeout_ms; /* 60 000: how long a checkpoint report waits for ranks behind */
+    uint64_t report_timeout_ms; /* 60 000: how long a report that waits lets ranks be behind */
     uint64_t start_timeout_ms;  /* 60 000: placement and start of all workers */
 } trp_run_config;
 
-/* What happens, for a progress display; called in the thread that is inside trp_fit(). */
+/* A worker of an attempt. */
+typedef struct trp_train_worker {
+    int         rank, local_rank, node_rank;
+    uint64_t    node;
+    int64_t     pid;
+    const char *devices; /* as in CUDA_VISIBLE_DEVICES; "" for none */
+} trp_train_worker;
+
+/* What happens, for a progress display; called in the thread that is inside trp_fit(). Everything in
+ * it is borrowed for the call. A display that is too slow to follow misses reports, never the other
+ * kinds; metrics.jsonl in the run's directory has them all. */
 typedef struct trp_train_event {
     enum { TRP_TRAIN_STATE, TRP_TRAIN_REPORT, TRP_TRAIN_CHECKPOINT, TRP_TRAIN_FAILURE,
            TRP_TRAIN_RECOVERED } kind;
@@ -122,6 +139,10 @@ typedef struct trp_train_event {
     size_t            metric_count;
     const char       *state;  /* STATE: "RUNNING" ... */
     double            recovery_ms[5]; /* RECOVERED: detect, respawn, rendezvous, load, first step */
+    uint64_t at_ns; /* CLOCK_MONOTONIC of the trainer's host; of a FAILURE: when it was noticed, so that
+                       whoever knows the time of death on that host knows how long that took */
+    const trp_train_worker *workers; /* STATE "RUNNING": who trains */
+    size_t                  worker_count;
 } trp_train_event;
 
 typedef struct trp_train_options {
@@ -161,13 +182,14 @@ typedef struct trp_result {
     uint64_t          wasted_steps; /* steps that had to be done again */
     double            goodput;      /* 0..1: time of steps that counted / time since training began */
     double            wall_s;
-    double           *recovery_ms;  /* one per restart: death to the next step done */
+    double           *recovery_ms;  /* one per restart: notice of the failure to the next step done */
     size_t            recovery_count;
 } trp_result;
 
-/* Runs training to its end. Blocks. Returns the code of result->error; *ret_result is filled in
- * every case except TRP_EINVALID (bad configuration: nothing was started), and is given back with
- * trp_result_release(). */
+/* Runs training to its end. Blocks. Returns the code of result->error (TRP_ECANCELED when it was
+ * stopped). A configuration that is refused starts nothing and leaves *ret_result zeroed: TRP_EINVALID;
+ * TRP_EEXISTS or TRP_ENOTFOUND by run.resume; TRP_EIO for a storage that cannot be written. In every
+ * other case the result is filled. Give it back with trp_result_release() in any case. */
 TRP_CHECKED trp_code trp_fit(trp_runtime *rt, const trp_train_options *options,
                              trp_result *ret_result, trp_error *err);
 void trp_result_release(trp_result *result);

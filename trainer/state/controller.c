@@ -1,0 +1,110 @@
+#include "trainer/state/controller.h"
+
+bool trpi_run_state_is_final(trp_run_state state) {
+    return state == TRP_RUN_ERRORED || state == TRP_RUN_FINISHED || state == TRP_RUN_ABORTED;
+}
+
+static trpi_run_action shut_down(trpi_controller *c, trp_run_state outcome) {
+    c->state = TRP_RUN_SHUTTING_DOWN;
+    c->outcome = outcome;
+    return TRPI_DO_TEAR_DOWN;
+}
+
+static trpi_run_action schedule(trpi_controller *c) {
+    c->state = TRP_RUN_SCHEDULING;
+    c->attempt++;
+    return TRPI_DO_START;
+}
+
+static trpi_run_action start_failed(trpi_controller *c) {
+    c->start_failures++;
+    if (c->start_failures > c->start_failures_max) {
+        return shut_down(c, TRP_RUN_ERRORED);
+    }
+    c->state = TRP_RUN_RESCHEDULING;
+    return TRPI_DO_STOP;
+}
+
+static trpi_run_action rank_failed(trpi_controller *c) {
+    c->failures++;
+    if (c->max_failures >= 0 && c->failures > c->max_failures) {
+        return shut_down(c, TRP_RUN_ERRORED);
+    }
+    c->restarts++;
+    c->state = TRP_RUN_RESTARTING;
+    return TRPI_DO_STOP;
+}
+
+static trpi_run_action in_scheduling(trpi_controller *c, trpi_run_event event) {
+    if (event == TRPI_RUN_START_FAILED) {
+        return start_failed(c);
+    }
+    if (event != TRPI_RUN_STARTED) {
+        return TRPI_DO_NOTHING;
+    }
+    c->start_failures = 0;
+    c->state = TRP_RUN_RUNNING;
+    return TRPI_DO_WATCH;
+}
+
+static trpi_run_action in_running(trpi_controller *c, trpi_run_event event) {
+    if (event == TRPI_RUN_RANK_FAILED) {
+        return rank_failed(c);
+    }
+    return event == TRPI_RUN_ALL_FINISHED ? shut_down(c, TRP_RUN_FINISHED) : TRPI_DO_NOTHING;
+}
+
+static trpi_run_action in_shutting_down(trpi_controller *c, trpi_run_event event) {
+    if (event != TRPI_RUN_TORN_DOWN) {
+        return TRPI_DO_NOTHING; /* an abort comes too late: the outcome is decided */
+    }
+    c->state = c->outcome;
+    return TRPI_DO_END;
+}
+
+trpi_run_action trpi_controller_step(trpi_controller *c, trpi_run_event event) {
+    if (c->state == TRP_RUN_SHUTTING_DOWN) {
+        return in_shutting_down(c, event);
+    }
+    if (trpi_run_state_is_final(c->state)) {
+        return TRPI_DO_NOTHING;
+    }
+    if (event == TRPI_RUN_ABORT) {
+        return shut_down(c, TRP_RUN_ABORTED);
+    }
+    if (event == TRPI_RUN_BROKEN) {
+        return shut_down(c, TRP_RUN_ERRORED);
+    }
+    switch (c->state) {
+    case TRP_RUN_INITIALIZING:
+        return event == TRPI_RUN_BEGIN ? schedule(c) : TRPI_DO_NOTHING;
+    case TRP_RUN_SCHEDULING:
+        return in_scheduling(c, event);
+    case TRP_RUN_RUNNING:
+        return in_running(c, event);
+    case TRP_RUN_RESTARTING:
+    case TRP_RUN_RESCHEDULING:
+        return event == TRPI_RUN_STOPPED ? schedule(c) : TRPI_DO_NOTHING;
+    default:
+        return TRPI_DO_NOTHING;
+    }
+}
+
+const char *trpi_controller_check(const trpi_controller *c) {
+    if (c->state > TRP_RUN_ABORTED) {
+        return "the state is none";
+    }
+    if (c->max_failures >= 0 && c->restarts > c->max_failures) {
+        return "more restarts than failures were allowed";
+    }
+    if (c->restarts > c->failures) {
+        return "a restart without a failure";
+    }
+    if (trpi_run_state_is_final(c->state) && c->state != c->outcome) {
+        return "ended otherwise than decided";
+    }
+    if (c->state == TRP_RUN_RUNNING && (c->attempt == 0 || c->start_failures != 0)) {
+        return "runs without having started";
+    }
+    return NULL;
+}

@@ -1,0 +1,60 @@
+/* controller.h: the life of a run. Pure: events come in, the next thing to do comes out.
+ *
+ *   INITIALIZING --BEGIN--> SCHEDULING --STARTED--> RUNNING --FINISHED--> SHUTTING_DOWN
+ * --TORN_DOWN--. |    ^                  |                      ^                         |
+ *                 START_FAILED    STOPPED        RANK_FAILED                | v v    | v |
+ * FINISHED, ERRORED, RESCHEDULING     STOPPED <-- RESTARTING               |       ABORTED (for
+ * good) |                       |                      |
+ *                            '-- no retry left ------'--- or ABORT ---------'
+ *
+ * What holds: an attempt's number is drawn on the way into SCHEDULING and never used again, so it
+ * fences everything that an earlier attempt still sends. One failure of the group spends one retry,
+ * however many of its ranks failed. A start that fails spends none of them: it has a small budget
+ * of its own, which a start that succeeds fills up again. */
+#ifndef TRPI_CONTROLLER_H
+#define TRPI_CONTROLLER_H
+
+#include <troupe/train.h>
+
+#include "core/base/base.h"
+
+typedef enum trpi_run_event {
+    TRPI_RUN_BEGIN,
+    TRPI_RUN_STARTED,      /* every rank has been told to train */
+    TRPI_RUN_START_FAILED, /* placement, a worker's start or the rendezvous */
+    TRPI_RUN_RANK_FAILED,  /* at least one rank died or returned an error */
+    TRPI_RUN_ALL_FINISHED, /* every rank has returned without one */
+    TRPI_RUN_STOPPED,      /* nobody works for the failed attempt any more */
+    TRPI_RUN_BROKEN,       /* something that no other attempt will mend */
+    TRPI_RUN_ABORT,        /* the user asked for the end */
+    TRPI_RUN_TORN_DOWN     /* all workers and the placement group are gone */
+} trpi_run_event;
+
+typedef enum trpi_run_action {
+    TRPI_DO_NOTHING,
+    TRPI_DO_START,     /* answer with STARTED, START_FAILED, BROKEN or ABORT */
+    TRPI_DO_WATCH,     /* ... ALL_FINISHED, RANK_FAILED or ABORT */
+    TRPI_DO_STOP,      /* ... STOPPED, BROKEN or ABORT */
+    TRPI_DO_TEAR_DOWN, /* ... TORN_DOWN */
+    TRPI_DO_END
+} trpi_run_action;
+
+typedef struct trpi_controller {
+    int max_failures;       /* in: -1 = unlimited */
+    int start_failures_max; /* in: in a row */
+
+    trp_run_state state;
+    trp_run_state outcome; /* where SHUTTING_DOWN leads */
+    uint64_t attempt;      /* in: the last one used before, 0 in a new run */
+    int failures;          /* of the group, so far */
+    int start_failures;    /* since the last start that succeeded */
+    int restarts;          /* attempts that followed a failure of the group */
+} trpi_controller;
+
+/* An event that the state has no transition for changes nothing: TRPI_DO_NOTHING. */
+trpi_run_action trpi_controller_step(trpi_controller *controller, trpi_run_event event);
+
+bool trpi_run_state_is_final(trp_run_state state);
+const char *trpi_controller_check(const trpi_controller *controller); /* NULL, or what is broken */
+
+#endif
