@@ -2,42 +2,46 @@
  *
  * A packet is [peer id, on ROUTER only] [header] [body, may be absent]. Sockets have no high-water
  * mark that drops: what cannot be sent now is an error, what is sent is queued. Linger is 0.
- * Threads: a socket belongs to one thread at a time; hand-over needs a full fence (a mutex does). */
+ * Threads: a socket belongs to one thread at a time; hand-over needs a full fence (a mutex does).
+ */
 #ifndef TRPI_SOCK_H
 #define TRPI_SOCK_H
 
 #include "core/base/base.h"
 
-typedef struct trpi_net  trpi_net;  /* a ZeroMQ context */
+typedef struct trpi_net trpi_net; /* a ZeroMQ context */
 typedef struct trpi_sock trpi_sock;
 
 TRP_CHECKED trp_code trpi_net_open(trpi_net **ret_net, trp_error *err); /* one I/O thread */
-void                 trpi_net_close(trpi_net *net); /* after all its sockets; NULL is fine */
+void trpi_net_close(trpi_net *net); /* after all its sockets; NULL is fine */
 
 typedef enum trpi_sock_kind { TRPI_DEALER, TRPI_ROUTER } trpi_sock_kind;
 
 /* id (1 to 255 bytes, not starting with 0) is what ROUTER peers know this socket by; {NULL, 0} lets
- * the peer make one up. ROUTERs are MANDATORY (unknown peer = error) and take over a repeated id. */
+ * the peer make one up. ROUTERs are MANDATORY (unknown peer = error) and take over a repeated id.
+ */
 TRP_CHECKED trp_code trpi_sock_open(trpi_net *net, trpi_sock_kind kind, trp_bytes id,
                                     trpi_sock **ret_sock, trp_error *err);
-void                 trpi_sock_close(trpi_sock *sock); /* NULL is fine */
+void trpi_sock_close(trpi_sock *sock); /* NULL is fine */
 
 /* endpoint: "tcp://127.0.0.1:6390", "tcp://127.0.0.1:*", "ipc:///path". ret_actual gets what was
  * bound (may be NULL). TRP_EIO with the reason and what to change (port taken, path too long). */
 TRP_CHECKED trp_code trpi_sock_bind(trpi_sock *sock, const char *endpoint, char *ret_actual,
                                     size_t actual_size, trp_error *err);
 /* peer: on a ROUTER, the id under which this peer will be addressed from now on (never one that was
- * used before on this socket); {NULL, 0} on a DEALER. Returns before the peer answers. */
+ * used before on this socket: ZeroMQ aborts the process on a repeated one); {NULL, 0} on a DEALER.
+ * Returns before the peer answers. */
 TRP_CHECKED trp_code trpi_sock_connect(trpi_sock *sock, const char *endpoint, trp_bytes peer,
                                        trp_error *err);
-void                 trpi_sock_disconnect(trpi_sock *sock, const char *endpoint);
+void trpi_sock_disconnect(trpi_sock *sock, const char *endpoint);
 
 /* Never blocks. header and body are copied; body.size 0 sends no body frame. peer is ignored on a
  * DEALER. TRP_ENOTFOUND: the ROUTER knows no such peer; TRP_EBUSY: queue full (memory). */
 TRP_CHECKED trp_code trpi_sock_send(trpi_sock *sock, trp_bytes peer, trp_bytes header,
                                     trp_bytes body, trp_error *err);
 
-/* A received packet: owns its frames until trpi_packet_release(). */
+/* A received packet: owns its frames until trpi_packet_release(). Small frames lie inside the
+ * struct: never copy it by assignment, use trpi_packet_move(). */
 typedef struct trpi_packet {
     trp_bytes peer, header, body; /* borrowed from the frames below */
     struct {
@@ -49,15 +53,18 @@ typedef struct trpi_packet {
 /* Takes one packet if there is one: TRP_OK, or TRP_ETIMEOUT (err untouched) when there is none.
  * A packet with a wrong number of frames is dropped, logged and counted, and the next is tried. */
 TRP_CHECKED trp_code trpi_sock_recv(trpi_sock *sock, trpi_packet *ret_packet);
-void                 trpi_packet_release(trpi_packet *packet); /* also of a zeroed one */
+void trpi_packet_release(trpi_packet *packet); /* also of a zeroed one */
+/* dst, which holds nothing, becomes what src was; src is left as after a release. */
+void trpi_packet_move(trpi_packet *dst, trpi_packet *src);
 
 /* Waits until one of the sockets or descriptors is readable. */
 typedef struct trpi_poll_item {
     trpi_sock *sock; /* or NULL, then fd */
-    int        fd;
-    bool       ready; /* out */
+    int fd;
+    bool ready; /* out */
 } trpi_poll_item;
-/* TRP_OK (some ready), TRP_ETIMEOUT; a signal that interrupts counts as TRP_ETIMEOUT.
+/* TRP_OK (some ready), TRP_ETIMEOUT; a signal that interrupts counts as TRP_ETIMEOUT. A descriptor
+ * that is at its end or in error is ready.
  * count <= 16; timeout_ms -1 = for ever. */
 TRP_CHECKED trp_code trpi_poll(trpi_poll_item *items, size_t count, int timeout_ms);
 

@@ -4,18 +4,21 @@
 
 #include "core/base/base.h"
 
-/* Appends the whole file to `out`; TRP_ENOTFOUND, TRP_EIO; TRP_EINVALID above max_bytes (0 = none). */
+/* Appends the whole file to `out`; TRP_ENOTFOUND, TRP_EIO; TRP_EINVALID above max_bytes (0 = no
+ * limit). */
 TRP_CHECKED trp_code trpi_file_read(const char *path, size_t max_bytes, trp_buf *out,
                                     trp_error *err);
 /* Writes path.tmp, fsyncs it, renames it over path, fsyncs the directory. All or nothing. */
 TRP_CHECKED trp_code trpi_file_write_atomic(const char *path, trp_bytes data, trp_error *err);
 TRP_CHECKED trp_code trpi_file_sync(const char *path, trp_error *err); /* file or directory */
-TRP_CHECKED trp_code trpi_dir_make(const char *path, unsigned mode, trp_error *err); /* with parents */
-TRP_CHECKED trp_code trpi_dir_remove(const char *path, trp_error *err); /* whole tree; missing = OK */
-bool                 trpi_file_exists(const char *path);
-/* Names in a directory, sorted, without "." and ".."; free with trpi_names_free(). */
+/* With parents; one that is there is fine. */
+TRP_CHECKED trp_code trpi_dir_make(const char *path, unsigned mode, trp_error *err);
+/* The whole tree; missing is fine. Links are removed, not followed. */
+TRP_CHECKED trp_code trpi_dir_remove(const char *path, trp_error *err);
+bool trpi_file_exists(const char *path);
+/* Names in a directory, sorted by bytes, without "." and ".."; free with trpi_names_free(). */
 TRP_CHECKED trp_code trpi_dir_list(const char *path, char ***ret_names, size_t *ret_count,
                                    trp_error *err);
-void                 trpi_names_free(char **names, size_t count);
+void trpi_names_free(char **names, size_t count);
 
 #endif

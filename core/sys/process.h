@@ -6,28 +6,30 @@
 
 #include "core/base/base.h"
 
-/* fork+exec by posix_spawn or vfork-like means: never copies a large heap. The child is the leader of its
- * own process group, dies by SIGKILL when the calling thread's process dies (PR_SET_PDEATHSIG, checked
- * against the race), has default signal handling and an empty signal mask, and no descriptors but
- * 0, 1, 2 and `keep_fd` (-1 = none). */
+/* vfork+exec: never copies a large heap. The child has default signal handling and an empty signal
+ * mask, and no descriptors but 0, 1, 2 and `keep_fd` (-1 = none; else at least 3, same number
+ * there). With die_with_parent it dies by SIGKILL when the calling *thread* ends (PR_SET_PDEATHSIG,
+ * checked against the race), so call it from one that lives as long as the process. Returns once
+ * exec has succeeded: TRP_ENOTFOUND (exe or cwd), TRP_EINVALID (exe cannot be run), TRP_EBUSY
+ * (limit of processes or descriptors), TRP_EIO. */
 typedef struct trpi_spawn {
-    const char        *exe;
+    const char *exe;         /* a path, taken from cwd when relative; no search in PATH */
     const char *const *argv; /* ends with NULL */
     const char *const *envp; /* ends with NULL; NULL = ours */
-    const char        *cwd;  /* NULL = ours */
-    int                in, out, err; /* -1 = /dev/null */
-    int                keep_fd;
-    bool               own_group;  /* setpgid(0, 0) */
-    bool               die_with_parent;
-    bool               new_session; /* setsid: a daemon that outlives the terminal */
+    const char *cwd;         /* NULL = ours */
+    int in, out, err;        /* -1 = /dev/null */
+    int keep_fd;
+    bool own_group; /* setpgid(0, 0) */
+    bool die_with_parent;
+    bool new_session; /* setsid: a daemon that outlives the terminal */
 } trpi_spawn;
 TRP_CHECKED trp_code trpi_process_spawn(const trpi_spawn *spawn, pid_t *ret_pid, trp_error *err);
 
-int  trpi_pidfd_open(pid_t pid); /* -1: no such process (or no permission); readable when it ends */
+int trpi_pidfd_open(pid_t pid); /* -1: no such process (or no permission); readable when it ends */
 void trpi_kill_group(pid_t pgid, int signal); /* no error when it is gone */
 
-/* Start time in clock ticks since boot (/proc/PID/stat field 22); 0 = no such process. (pid, start
- * time) names a process for good. */
+/* Start time in clock ticks since boot (/proc/PID/stat field 22); 0 = no such process, or only its
+ * exit status is left (a zombie). (pid, start time) names a process for good. */
 uint64_t trpi_process_start_time(pid_t pid);
 
 TRP_CHECKED trp_code trpi_become_subreaper(trp_error *err);

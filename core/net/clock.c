@@ -1,0 +1,41 @@
+/* clock.c: CLOCK_MONOTONIC for decisions, CLOCK_REALTIME for humans. */
+#include "core/net/clock.h"
+
+#include <limits.h>
+#include <time.h>
+
+#define NS_PER_MS 1000000u
+#define NS_PER_S 1000000000u
+
+uint64_t trpi_now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
+uint64_t trpi_wall_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / NS_PER_MS;
+}
+
+uint64_t trpi_deadline_ns(uint64_t timeout_ms) {
+    uint64_t now = trpi_now_ns();
+    if (timeout_ms > (UINT64_MAX - now) / NS_PER_MS) {
+        return UINT64_MAX;
+    }
+    return now + timeout_ms * NS_PER_MS;
+}
+
+int trpi_left_ms(uint64_t deadline_ns) {
+    if (deadline_ns == UINT64_MAX) {
+        return -1;
+    }
+    uint64_t now = trpi_now_ns();
+    if (deadline_ns <= now) {
+        return 0;
+    }
+    /* Rounded up, or a poll loop would spin through the last millisecond. */
+    uint64_t left_ms = (deadline_ns - now - 1) / NS_PER_MS + 1;
+    return left_ms > INT_MAX ? INT_MAX : (int)left_ms;
+}

@@ -1,0 +1,369 @@
+/* sock.c: DEALER and ROUTER sockets of ZeroMQ. */
+#include "core/net/sock.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/un.h>
+#include <zmq.h>
+
+#include "core/base/log.h"
+
+#define SOCKETS_MAX 8192 /* ZeroMQ's 1,023 are few for a client of many actors */
+#define BACKLOG 1024     /* a gang of workers connects at once */
+#define MESSAGE_MAX_BYTES (512ll * 1024 * 1024) /* what a stranger can make us allocate */
+#define RECONNECT_MS 20
+#define RECONNECT_MAX_MS 500
+#define POLL_MAX 16
+
+struct trpi_net {
+    void *context;
+};
+
+struct trpi_sock {
+    void *zmq;
+    trpi_sock_kind kind;
+    uint64_t dropped; /* packets with a wrong number of frames */
+};
+
+_Static_assert(sizeof(((trpi_packet *)0)->frames[0]) == sizeof(zmq_msg_t), "frames hold zmq_msg_t");
+
+static zmq_msg_t *frame(trpi_packet *packet, int index) {
+    return (zmq_msg_t *)(void *)packet->frames[index].opaque;
+}
+
+/* ---- Contexts and sockets ---- */
+
+trp_code trpi_net_open(trpi_net **ret_net, trp_error *err) {
+    trpi_net *net = malloc(sizeof(*net));
+    if (net == NULL) {
+        return trpi_fail(err, TRP_ENOMEM, "network: out of memory");
+    }
+    net->context = zmq_ctx_new();
+    if (net->context == NULL || zmq_ctx_set(net->context, ZMQ_MAX_SOCKETS, SOCKETS_MAX) != 0 ||
+        zmq_ctx_set(net->context, ZMQ_IO_THREADS, 1) != 0) {
+        trp_code code = trpi_fail(err, TRP_EIO, "network: %s", zmq_strerror(errno));
+        trpi_net_close(net);
+        return code;
+    }
+    *ret_net = net;
+    return TRP_OK;
+}
+
+void trpi_net_close(trpi_net *net) {
+    if (net != NULL) {
+        while (net->context != NULL && zmq_ctx_term(net->context) != 0 && errno == EINTR) {
+        }
+        free(net);
+    }
+}
+
+static bool set_int(void *zmq, int option, int value) {
+    return zmq_setsockopt(zmq, option, &value, sizeof(value)) == 0;
+}
+
+static bool set_options(trpi_sock *sock, trp_bytes id) {
+    int64_t message_max = MESSAGE_MAX_BYTES;
+    void *zmq = sock->zmq;
+    bool ok = set_int(zmq, ZMQ_LINGER, 0) && set_int(zmq, ZMQ_SNDHWM, 0) &&
+              set_int(zmq, ZMQ_RCVHWM, 0) && set_int(zmq, ZMQ_BACKLOG, BACKLOG) &&
+              set_int(zmq, ZMQ_RECONNECT_IVL, RECONNECT_MS) &&
+              set_int(zmq, ZMQ_RECONNECT_IVL_MAX, RECONNECT_MAX_MS) &&
+              zmq_setsockopt(zmq, ZMQ_MAXMSGSIZE, &message_max, sizeof(message_max)) == 0;
+    if (ok && sock->kind == TRPI_ROUTER) {
+        ok = set_int(zmq, ZMQ_ROUTER_MANDATORY, 1) && set_int(zmq, ZMQ_ROUTER_HANDOVER, 1);
+    }
+    if (ok && id.size > 0) {
+        ok = zmq_setsockopt(zmq, ZMQ_ROUTING_ID, id.data, id.size) == 0;
+    }
+    return ok;
+}
+
+trp_code trpi_sock_open(trpi_net *net, trpi_sock_kind kind, trp_bytes id, trpi_sock **ret_sock,
+                        trp_error *err) {
+    trpi_sock *sock = calloc(1, sizeof(*sock));
+    if (sock == NULL) {
+        return trpi_fail(err, TRP_ENOMEM, "socket: out of memory");
+    }
+    sock->kind = kind;
+    sock->zmq = zmq_socket(net->context, kind == TRPI_ROUTER ? ZMQ_ROUTER : ZMQ_DEALER);
+    if (sock->zmq == NULL) {
+        trp_code code = errno == EMFILE
+                            ? trpi_fail(err, TRP_EBUSY, "socket: no descriptors left (ulimit -n)")
+                            : trpi_fail(err, TRP_EIO, "socket: %s", zmq_strerror(errno));
+        free(sock);
+        return code;
+    }
+    if (!set_options(sock, id)) {
+        trp_code code = trpi_fail(err, TRP_EINVALID, "socket options: %s", zmq_strerror(errno));
+        trpi_sock_close(sock);
+        return code;
+    }
+    *ret_sock = sock;
+    return TRP_OK;
+}
+
+void trpi_sock_close(trpi_sock *sock) {
+    if (sock != NULL) {
+        (void)zmq_close(sock->zmq);
+        free(sock);
+    }
+}
+
+/* What to change, for the errors that a user can do something about; "" for the others. */
+static const char *advice(int error) {
+    switch (error) {
+    case EADDRINUSE:
+        return "; another process listens there: stop it or choose another port";
+    case EADDRNOTAVAIL:
+    case ENODEV:
+        return "; this host has no such address";
+    case EACCES:
+        return "; not permitted: ports below 1024 need root, a path needs a directory of yours";
+    case ENOENT:
+        return "; the directory of the socket does not exist";
+    case EINVAL:
+        return "; expected tcp://HOST:PORT or ipc:///PATH";
+    case ENAMETOOLONG:
+        return "; paths of sockets have at most 107 characters: set TROUPE_SESSION_ROOT to a "
+               "shorter directory";
+    default:
+        return "";
+    }
+}
+
+static trp_code endpoint_failed(trp_error *err, const char *verb, const char *endpoint, int error) {
+    return trpi_fail(err, TRP_EIO, "%s %s: %s%s", verb, endpoint, zmq_strerror(error),
+                     advice(error));
+}
+
+/* ZeroMQ reports a path that is too long differently from call to call, so it is looked at here. */
+static bool path_fits(const char *endpoint) {
+    return strncmp(endpoint, "ipc://", 6) != 0 ||
+           strlen(endpoint + 6) < sizeof(((struct sockaddr_un *)0)->sun_path);
+}
+
+trp_code trpi_sock_bind(trpi_sock *sock, const char *endpoint, char *ret_actual, size_t actual_size,
+                        trp_error *err) {
+    if (!path_fits(endpoint)) {
+        return endpoint_failed(err, "bind", endpoint, ENAMETOOLONG);
+    }
+    if (zmq_bind(sock->zmq, endpoint) != 0) {
+        return endpoint_failed(err, "bind", endpoint, errno);
+    }
+    if (ret_actual != NULL &&
+        zmq_getsockopt(sock->zmq, ZMQ_LAST_ENDPOINT, ret_actual, &actual_size) != 0) {
+        int error = errno;
+        (void)zmq_unbind(sock->zmq, endpoint);
+        return endpoint_failed(err, "bind", endpoint, error);
+    }
+    return TRP_OK;
+}
+
+trp_code trpi_sock_connect(trpi_sock *sock, const char *endpoint, trp_bytes peer, trp_error *err) {
+    TRP_ASSERT((sock->kind == TRPI_ROUTER) == (peer.size > 0));
+    if (!path_fits(endpoint)) {
+        return endpoint_failed(err, "connect", endpoint, ENAMETOOLONG);
+    }
+    if (peer.size > 0 &&
+        zmq_setsockopt(sock->zmq, ZMQ_CONNECT_ROUTING_ID, peer.data, peer.size) != 0) {
+        return endpoint_failed(err, "connect", endpoint, errno);
+    }
+    if (zmq_connect(sock->zmq, endpoint) != 0) {
+        return endpoint_failed(err, "connect", endpoint, errno);
+    }
+    return TRP_OK;
+}
+
+void trpi_sock_disconnect(trpi_sock *sock, const char *endpoint) {
+    (void)zmq_disconnect(sock->zmq, endpoint);
+}
+
+/* ---- Packets ---- */
+
+static bool message_copy(zmq_msg_t *message, trp_bytes bytes) {
+    if (zmq_msg_init_size(message, bytes.size) != 0) {
+        return false;
+    }
+    if (bytes.size > 0) {
+        memcpy(zmq_msg_data(message), bytes.data, bytes.size);
+    }
+    return true;
+}
+
+/* Takes the message, whether it succeeds or not. */
+static bool message_send(trpi_sock *sock, zmq_msg_t *message, int flags) {
+    int sent;
+    do {
+        sent = zmq_msg_send(message, sock->zmq, flags | ZMQ_DONTWAIT);
+    } while (sent < 0 && errno == EINTR);
+    if (sent < 0) {
+        int error = errno;
+        zmq_msg_close(message);
+        errno = error;
+    }
+    return sent >= 0;
+}
+
+static bool peer_send(trpi_sock *sock, trp_bytes peer) {
+    int sent;
+    do {
+        sent = zmq_send(sock->zmq, peer.data, peer.size, ZMQ_SNDMORE | ZMQ_DONTWAIT);
+    } while (sent < 0 && errno == EINTR);
+    return sent >= 0;
+}
+
+static trp_code send_failed(trp_error *err, int error) {
+    switch (error) {
+    case EHOSTUNREACH:
+        return trpi_fail(err, TRP_ENOTFOUND, "send: no such peer is connected");
+    case EAGAIN:
+        return trpi_fail(err, TRP_EBUSY, "send: nobody can take the message now");
+    case ENOMEM:
+        return trpi_fail(err, TRP_EBUSY, "send: out of memory");
+    default:
+        return trpi_fail(err, TRP_EIO, "send: %s", zmq_strerror(error));
+    }
+}
+
+trp_code trpi_sock_send(trpi_sock *sock, trp_bytes peer, trp_bytes header, trp_bytes body,
+                        trp_error *err) {
+    zmq_msg_t head, tail;
+    /* All memory first: a message that was begun and can't be ended would spoil the next one. */
+    if (!message_copy(&head, header)) {
+        return send_failed(err, ENOMEM);
+    }
+    if (body.size > 0 && !message_copy(&tail, body)) {
+        zmq_msg_close(&head);
+        return send_failed(err, ENOMEM);
+    }
+    bool ok = sock->kind == TRPI_DEALER || peer_send(sock, peer);
+    int error = errno;
+    if (!ok) {
+        zmq_msg_close(&head);
+    } else if (!message_send(sock, &head, body.size > 0 ? ZMQ_SNDMORE : 0)) {
+        ok = false;
+        error = errno;
+    }
+    if (body.size > 0 && !ok) {
+        zmq_msg_close(&tail);
+    } else if (body.size > 0 && !message_send(sock, &tail, 0)) {
+        ok = false;
+        error = errno;
+    }
+    return ok ? TRP_OK : send_failed(err, error);
+}
+
+/* Takes the rest of a packet that has too many frames. */
+static void skip_rest(trpi_sock *sock) {
+    bool more = true;
+    while (more) {
+        zmq_msg_t rest;
+        zmq_msg_init(&rest);
+        more = zmq_msg_recv(&rest, sock->zmq, ZMQ_DONTWAIT) >= 0 && zmq_msg_more(&rest);
+        zmq_msg_close(&rest);
+    }
+}
+
+/* All frames of one packet, which ZeroMQ hands over whole. False: none there. *ret_fits is false
+ * when it had more frames than a packet may have. */
+static bool take_frames(trpi_sock *sock, trpi_packet *packet, bool *ret_fits) {
+    int received;
+    packet->frame_count = 0;
+    do {
+        if (packet->frame_count == (int)TRPI_COUNTOF(packet->frames)) {
+            skip_rest(sock);
+            *ret_fits = false;
+            return true;
+        }
+        zmq_msg_t *message = frame(packet, packet->frame_count);
+        zmq_msg_init(message);
+        do {
+            received = zmq_msg_recv(message, sock->zmq, ZMQ_DONTWAIT);
+        } while (received < 0 && errno == EINTR);
+        if (received < 0) {
+            trpi_packet_release(packet);
+            return false;
+        }
+        packet->frame_count++;
+    } while (zmq_msg_more(frame(packet, packet->frame_count - 1)));
+    *ret_fits = true;
+    return true;
+}
+
+static void log_dropped(trpi_sock *sock) {
+    sock->dropped++;
+    /* At powers of two: a peer that floods us does not flood the log. */
+    if ((sock->dropped & (sock->dropped - 1)) == 0) {
+        trpi_log(TRPI_WARN, "packet_dropped", "reason=frames dropped=%llu",
+                 (unsigned long long)sock->dropped);
+    }
+}
+
+static trp_bytes frame_bytes(trpi_packet *packet, int index) {
+    if (index >= packet->frame_count) {
+        return (trp_bytes){NULL, 0};
+    }
+    zmq_msg_t *message = frame(packet, index);
+    return (trp_bytes){zmq_msg_data(message), zmq_msg_size(message)};
+}
+
+/* Small frames lie inside the packet, so these pointers hold for this place of it only. */
+static void point_at_frames(trpi_packet *packet, bool has_peer) {
+    packet->peer = has_peer ? frame_bytes(packet, 0) : (trp_bytes){NULL, 0};
+    packet->header = frame_bytes(packet, has_peer);
+    packet->body = frame_bytes(packet, has_peer + 1);
+}
+
+trp_code trpi_sock_recv(trpi_sock *sock, trpi_packet *ret_packet) {
+    bool has_peer = sock->kind == TRPI_ROUTER, fits;
+    while (take_frames(sock, ret_packet, &fits)) {
+        int rest = ret_packet->frame_count - has_peer;
+        if (fits && (rest == 1 || rest == 2)) {
+            point_at_frames(ret_packet, has_peer);
+            return TRP_OK;
+        }
+        trpi_packet_release(ret_packet);
+        log_dropped(sock);
+    }
+    return TRP_ETIMEOUT;
+}
+
+void trpi_packet_release(trpi_packet *packet) {
+    for (int i = 0; i < packet->frame_count; i++) {
+        zmq_msg_close(frame(packet, i));
+    }
+    packet->frame_count = 0;
+    packet->peer = packet->header = packet->body = (trp_bytes){NULL, 0};
+}
+
+void trpi_packet_move(trpi_packet *dst, trpi_packet *src) {
+    dst->frame_count = src->frame_count;
+    for (int i = 0; i < src->frame_count; i++) {
+        zmq_msg_init(frame(dst, i));
+        zmq_msg_move(frame(dst, i), frame(src, i));
+    }
+    point_at_frames(dst, src->peer.data != NULL);
+    trpi_packet_release(src);
+}
+
+/* ---- Waiting ---- */
+
+trp_code trpi_poll(trpi_poll_item *items, size_t count, int timeout_ms) {
+    zmq_pollitem_t polled[POLL_MAX];
+    TRP_ASSERT(count <= POLL_MAX);
+    for (size_t i = 0; i < count; i++) {
+        polled[i].socket = items[i].sock != NULL ? items[i].sock->zmq : NULL;
+        polled[i].fd = items[i].fd;
+        polled[i].events = ZMQ_POLLIN;
+        polled[i].revents = 0;
+        items[i].ready = false;
+    }
+    if (zmq_poll(polled, (int)count, timeout_ms) <= 0) {
+        return TRP_ETIMEOUT;
+    }
+    for (size_t i = 0; i < count; i++) {
+        items[i].ready = polled[i].revents != 0;
+    }
+    return TRP_OK;
+}

@@ -1,0 +1,239 @@
+/* host.c: what the kernel says about this machine, through /proc, /sys and /dev. */
+#include "core/sys/host.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/sys/file.h"
+
+#define PROC_FILE_MAX_BYTES (1 << 20)
+
+int trpi_host_cpus(void) {
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof(set), &set) == 0) {
+        return CPU_COUNT(&set);
+    }
+    /* More than 1,024 processors do not fit into a cpu_set_t. */
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    return online > 0 ? (int)online : 1;
+}
+
+/* ---- Memory ---- */
+
+/* The number behind `key` at the start of a line, times scale; false when it is not there. */
+static bool find_number(const char *text, const char *key, uint64_t scale, uint64_t *ret_value) {
+    size_t key_size = strlen(key);
+    for (const char *line = text; line != NULL && *line != '\0';) {
+        if (strncmp(line, key, key_size) == 0 && !isalnum((unsigned char)line[key_size])) {
+            unsigned long long value;
+            if (sscanf(line + key_size, "%*[: \t]%llu", &value) == 1) {
+                *ret_value = value * scale;
+                return true;
+            }
+        }
+        line = strchr(line, '\n');
+        line = line != NULL ? line + 1 : NULL;
+    }
+    return false;
+}
+
+static bool read_text(const char *path, trp_buf *text) {
+    trp_buf_clear(text);
+    return trpi_file_read(path, PROC_FILE_MAX_BYTES, text, NULL) == TRP_OK && text->data != NULL;
+}
+
+/* A file that holds one number; false also for "max". */
+static bool read_number(const char *dir, const char *file, uint64_t *ret_value) {
+    char path[PATH_MAX];
+    trp_buf text = {0};
+    unsigned long long value;
+    trpi_format(path, sizeof(path), "%s/%s", dir, file);
+    bool ok = read_text(path, &text) && sscanf((char *)text.data, "%llu", &value) == 1;
+    trp_buf_release(&text);
+    if (ok) {
+        *ret_value = value;
+    }
+    return ok;
+}
+
+/* The two generations of control groups name the same things differently. */
+typedef struct cgroup_kind {
+    const char *prefix; /* of the line in /proc/self/cgroup, up to the path */
+    const char *mount, *limit, *usage, *reclaimable;
+} cgroup_kind;
+
+static const cgroup_kind cgroup_kinds[] = {
+    {"0::", "/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"},
+    {":memory:", "/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
+     "total_inactive_file"},
+};
+
+/* Room that one group leaves. File cache counts as used, but is given back under pressure. */
+static uint64_t group_room(const cgroup_kind *kind, const char *dir) {
+    uint64_t limit, usage, cache = 0;
+    if (!read_number(dir, kind->limit, &limit) || !read_number(dir, kind->usage, &usage)) {
+        return UINT64_MAX;
+    }
+    char path[PATH_MAX];
+    trp_buf text = {0};
+    trpi_format(path, sizeof(path), "%s/memory.stat", dir);
+    if (read_text(path, &text)) {
+        (void)find_number((char *)text.data, kind->reclaimable, 1, &cache);
+    }
+    trp_buf_release(&text);
+    usage = usage > cache ? usage - cache : 0;
+    return limit > usage ? limit - usage : 0;
+}
+
+/* The path of our group of this kind, cut out of /proc/self/cgroup; "" when there is none. */
+static void own_group(const cgroup_kind *kind, const char *groups, char *out, size_t size) {
+    const char *found = strstr(groups, kind->prefix);
+    out[0] = '\0';
+    if (found != NULL) {
+        const char *path = found + strlen(kind->prefix);
+        trpi_format(out, size, "%.*s", (int)strcspn(path, "\n"), path);
+    }
+}
+
+/* Every group above ours limits us as well. In a container the upper ones are not mounted: then
+ * what is mounted at the top is ours. */
+static uint64_t cgroup_room(const cgroup_kind *kind, const char *groups) {
+    char group[PATH_MAX / 2], dir[PATH_MAX];
+    uint64_t room = UINT64_MAX;
+    own_group(kind, groups, group, sizeof(group));
+    for (;;) {
+        trpi_format(dir, sizeof(dir), "%s%s", kind->mount, group);
+        room = TRPI_MIN(room, group_room(kind, dir));
+        char *slash = strrchr(group, '/');
+        if (slash == NULL) {
+            return room;
+        }
+        *slash = '\0';
+    }
+}
+
+uint64_t trpi_host_memory_bytes(void) {
+    trp_buf text = {0};
+    uint64_t available = 0;
+    if (!read_text("/proc/meminfo", &text) ||
+        !find_number((char *)text.data, "MemAvailable", 1024, &available)) {
+        available = (uint64_t)sysconf(_SC_AVPHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    }
+    if (read_text("/proc/self/cgroup", &text)) {
+        for (size_t i = 0; i < TRPI_COUNTOF(cgroup_kinds); i++) {
+            uint64_t room = cgroup_room(&cgroup_kinds[i], (char *)text.data);
+            available = TRPI_MIN(available, room);
+        }
+    }
+    trp_buf_release(&text);
+    return available;
+}
+
+/* ---- Names ---- */
+
+void trpi_host_name(char *out, size_t size) {
+    char name[HOST_NAME_MAX + 1] = "";
+    (void)gethostname(name, sizeof(name) - 1);
+    trpi_format(out, size, "%s", name[0] != '\0' ? name : "localhost");
+}
+
+void trpi_host_id(char *out, size_t size) {
+    char namespace_id[64] = "", boot_id[64] = "";
+    trp_buf text = {0};
+    if (read_text("/proc/sys/kernel/random/boot_id", &text)) {
+        trpi_format(boot_id, sizeof(boot_id), "%.*s", (int)strcspn((char *)text.data, "\n"),
+                    (char *)text.data);
+    }
+    trp_buf_release(&text);
+    /* "pid:[4026531836]" */
+    if (readlink("/proc/self/ns/pid", namespace_id, sizeof(namespace_id) - 1) < 0 ||
+        boot_id[0] == '\0') {
+        /* Without either, two hosts must still not take each other for the same one. */
+        trpi_host_name(namespace_id, sizeof(namespace_id));
+    }
+    trpi_format(out, size, "%s/%s", boot_id, namespace_id);
+}
+
+trp_code trpi_host_exe(char *out, size_t size, trp_error *err) {
+    static const char deleted[] = " (deleted)";
+    char path[PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", path, sizeof(path) - 1);
+    if (length < 0) {
+        return trpi_fail(err, TRP_EIO, "path of this program: %s", strerror(errno));
+    }
+    path[length] = '\0';
+    size_t tail = sizeof(deleted) - 1;
+    if ((size_t)length > tail && strcmp(path + length - tail, deleted) == 0) {
+        return trpi_fail(err, TRP_EIO,
+                         "this program's file was removed or replaced since it started (%s); "
+                         "start it again",
+                         path);
+    }
+    if ((size_t)length >= size) {
+        return trpi_fail(err, TRP_EINVALID, "path of this program is too long: %s", path);
+    }
+    trpi_format(out, size, "%s", path);
+    return TRP_OK;
+}
+
+/* ---- GPUs ---- */
+
+/* CUDA numbers from 0 the devices that it can open, whatever their minor numbers are. */
+static int count_gpus(void) {
+    int count = 0;
+    DIR *dir = opendir("/dev");
+    if (dir == NULL) {
+        return 0;
+    }
+    for (struct dirent *entry = readdir(dir); entry != NULL; entry = readdir(dir)) {
+        uint64_t minor;
+        if (strncmp(entry->d_name, "nvidia", 6) == 0 &&
+            trpi_parse_u64(entry->d_name + 6, INT_MAX, &minor)) {
+            count++;
+        }
+    }
+    closedir(dir);
+    return count;
+}
+
+/* As CUDA reads the variable: the first entry that is no device ends the list. */
+static int parse_visible(const char *text, int present, char ids[][64], int max) {
+    int count = 0;
+    while (count < max) {
+        size_t length = strcspn(text, ",");
+        char id[64];
+        uint64_t number;
+        trpi_format(id, sizeof(id), "%.*s", (int)TRPI_MIN(length, sizeof(id)), text);
+        bool is_index = trpi_parse_u64(id, INT_MAX, &number);
+        bool is_uuid = strncmp(id, "GPU-", 4) == 0 || strncmp(id, "MIG-", 4) == 0;
+        if (!(is_uuid || (is_index && number < (uint64_t)present))) {
+            break;
+        }
+        trpi_format(ids[count++], 64, "%s", id);
+        if (text[length] == '\0') {
+            break;
+        }
+        text += length + 1;
+    }
+    return count;
+}
+
+int trpi_host_gpus(char ids[][64], int max) {
+    int present = count_gpus();
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    if (present > 0 && visible != NULL) {
+        return parse_visible(visible, present, ids, max);
+    }
+    int count = TRPI_MIN(present, max);
+    for (int i = 0; i < count; i++) {
+        trpi_format(ids[i], 64, "%d", i);
+    }
+    return count;
+}
