@@ -120,9 +120,8 @@ static bool is_fatal(const trpi_view *view) {
 static void fail_waiting(trpi_caller *caller, trpi_view *view, trpi_caller_actions *actions) {
     uint32_t slot = view->first;
     while (slot != TRPI_CALL_NONE) {
-        trpi_call *call = call_at(caller, slot);
-        uint32_t next = call->next;
-        if (!call->in_flight && (view->fault_is_lasting || !may_retry(view, call))) {
+        uint32_t next = call_at(caller, slot)->next;
+        if (!call_at(caller, slot)->in_flight && is_fatal(view)) {
             complete(caller, slot, view->fault, view->fault_text, actions);
         }
         slot = next;
@@ -286,10 +285,7 @@ static void end_incarnation(trpi_caller *caller, trpi_view *view, trpi_caller_ac
     while (slot != TRPI_CALL_NONE) {
         trpi_call *call = call_at(caller, slot);
         uint32_t next = call->next;
-        /* A call that was made when no retries were allowed kept nothing that could be sent again.
-         */
-        bool again = may_retry(view, call) && call->payload != NULL && !view->fault_is_lasting;
-        if (call->in_flight && again) {
+        if (call->in_flight && may_retry(view, call)) {
             call->in_flight = false;
             call->tries++;
         } else if (call->in_flight) {
