@@ -42,6 +42,6 @@ void trpi_membership_tick(trpi_membership *membership, uint64_t now_ns);
 /* The next living member above *id that is silent for too long, or NULL. */
 const trpi_member *trpi_membership_silent(const trpi_membership *membership, uint64_t *id,
                                           uint64_t now_ns);
-const char *trpi_membership_check(const trpi_membership *membership, uint64_t now_ns);
+const char *trpi_membership_check(const trpi_membership *membership);
 
 #endif
