@@ -1,0 +1,53 @@
+/* fastmath.h: exponentials that the vectorizer can inline. libm's are calls, and GELU and softmax
+ * would spend their time in them. Branch-free; NaN goes through. */
+#ifndef TRPI_FASTMATH_H
+#define TRPI_FASTMATH_H
+
+#include "trainer/device/cpu/rows.h"
+
+/* e^x to about 1 ulp, correct to Inf at the top and to 0 at the bottom.
+ *
+ * x = n ln 2 + r with |r| <= ln 2 / 2; e^r by its series, 2^n by building the exponent. Adding
+ * 1.5 * 2^23 rounds to an integer and leaves it in the low bits, without an int conversion that NaN
+ * would make undefined. 2^n is applied in two halves, so that subnormal results and overflow come
+ * out as the multiplication has them. */
+static inline float trpi_expf(float x) {
+    x = x < -105.0f ? -105.0f : x;
+    x = x > 89.0f ? 89.0f : x;
+    float shifted = x * 1.44269504f + 12582912.0f;
+    float n = shifted - 12582912.0f;
+    float r =
+        x - n * 0.693145752f; /* ln 2 in two parts; the first has few bits: n times it is exact */
+    r = r - n * 1.42860682e-6f;
+    float p = 1.0f / 5040;
+    p = p * r + 1.0f / 720;
+    p = p * r + 1.0f / 120;
+    p = p * r + 1.0f / 24;
+    p = p * r + 1.0f / 6;
+    p = p * r + 0.5f;
+    p = p * r + 1.0f;
+    p = p * r + 1.0f;
+    uint32_t power = trpi_float_bits(shifted) - 0x4b400000u;
+    uint32_t half = (uint32_t)((int32_t)power >> 1);
+    float scale1 = trpi_bits_float((half + 127u) << 23);
+    float scale2 = trpi_bits_float((power - half + 127u) << 23);
+    return p * scale1 * scale2;
+}
+
+/* tanh. By the exponential where that is accurate, by the odd series where 1 - 2/(e^2x + 1) would
+ * cancel. */
+static inline float trpi_tanhf(float x) {
+    float magnitude = trpi_bits_float(trpi_float_bits(x) & 0x7fffffffu);
+    float sign = trpi_bits_float((trpi_float_bits(x) & 0x80000000u) | 0x3f800000u);
+    float large = 1.0f - 2.0f / (trpi_expf(2.0f * magnitude) + 1.0f);
+    float s = x * x;
+    float p = -1382.0f / 155925;
+    p = p * s + 62.0f / 2835;
+    p = p * s - 17.0f / 315;
+    p = p * s + 2.0f / 15;
+    p = p * s - 1.0f / 3;
+    float small = x + x * s * p;
+    return magnitude < 0.3f ? small : sign * large;
+}
+
+#endif
