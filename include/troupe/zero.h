@@ -41,6 +41,10 @@ typedef struct trp_zero_settings {
 } trp_zero_settings;
 const trp_zero_settings *trp_zero_config_settings(const trp_zero_config *config); /* borrowed */
 
+/* One line for each key that was accepted although it changes nothing, with the reason, and for each
+ * default that may surprise. For the caller to log; borrowed from the configuration. */
+size_t trp_zero_config_notes(const trp_zero_config *config, const char *const **ret_notes);
+
 /* Makes the engine and, from `seed`, the initial weights (the same for every world size and stage).
  * Borrows device, comm and config (they outlive it). Takes *model and sets it to NULL, on success
  * only. Collective. */
@@ -54,6 +58,7 @@ void trp_zero_free(trp_zero *engine); /* NULL is fine; never waits for a peer */
 typedef struct trp_batch {
     const int32_t *tokens, *targets;
     int64_t        rows, columns;
+    const int32_t *lengths; /* (rows) valid tokens of each row, for models with padding; NULL = all */
 } trp_batch;
 
 typedef struct trp_step_stats {
