@@ -110,6 +110,13 @@ void trpi_sock_close(trpi_sock *sock) {
     }
 }
 
+void trpi_sock_close_after(trpi_sock *sock, int linger_ms) {
+    if (sock != NULL) {
+        (void)set_int(sock->zmq, ZMQ_LINGER, linger_ms);
+        trpi_sock_close(sock);
+    }
+}
+
 /* What to change, for the errors that a user can do something about; "" for the others. */
 static const char *advice(int error) {
     switch (error) {

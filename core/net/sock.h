@@ -23,6 +23,8 @@ typedef enum trpi_sock_kind { TRPI_DEALER, TRPI_ROUTER } trpi_sock_kind;
 TRP_CHECKED trp_code trpi_sock_open(trpi_net *net, trpi_sock_kind kind, trp_bytes id,
                                     trpi_sock **ret_sock, trp_error *err);
 void trpi_sock_close(trpi_sock *sock); /* NULL is fine */
+/* Closes, but what is queued may still go out: trpi_net_close() waits for it, at most linger_ms. */
+void trpi_sock_close_after(trpi_sock *sock, int linger_ms);
 
 /* endpoint: "tcp://127.0.0.1:6390", "tcp://127.0.0.1:*", "ipc:///path". ret_actual gets what was
  * bound (may be NULL). TRP_EIO with the reason and what to change (port taken, path too long). */
