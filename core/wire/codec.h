@@ -8,10 +8,11 @@
 /* Appends the encoding of msg to out (cleared first). */
 TRP_CHECKED trp_code trpi_encode(const trpi_msg *msg, trp_buf *out, trp_error *err);
 
-/* Decodes a whole frame. Texts and lists live in the arena, BIN fields borrow from `frame`: the message is
- * valid as long as both are. Any bytes are safe; what does not decode exactly, or breaks a rule of
- * trpi_msg_invalid(), is TRP_EPROTOCOL with the message's name and field. Another TRPI_WIRE_VERSION
- * is TRP_EPROTOCOL with both versions. */
+/* Decodes a whole frame. Texts and lists live in the arena, BIN fields borrow from `frame`: the
+ * message is valid as long as both are. Any bytes are safe; what does not decode exactly, or breaks
+ * a rule of trpi_msg_invalid(), is TRP_EPROTOCOL with the message's name and field. Another
+ * TRPI_WIRE_VERSION is TRP_EPROTOCOL with both versions. TRP_ENOMEM when memory or the arena's
+ * limit is out: a frame of n bytes takes at most about 16 n of it. */
 TRP_CHECKED trp_code trpi_decode(trp_bytes frame, trpi_arena *arena, trpi_msg *ret_msg,
                                  trp_error *err);
 
