@@ -48,14 +48,25 @@ suite() {
     fi
     echo "== $name: tests ($labels)"
     log=$build/$name/tests.log
-    ctest --test-dir "$build/$name" -L "$labels" -j "$jobs" --output-on-failure --no-tests=error |
-        tee "$log" | grep -vE '^ +Start|^Internal|^Test project|^$'
-    local ran bad
-    ran=$(grep -cE '^ *[0-9]+/[0-9]+ Test +#' "$log")
-    skip=$(grep -cE '\*\*\*Skipped' "$log")
-    bad=$(grep -E '^ *[0-9]+/[0-9]+ Test +#' "$log" | grep -vcE 'Passed|\*\*\*Skipped')
-    [ "$ran" -gt 0 ] || bad=1
-    passed=$((passed + ran - bad - skip))
+    ctest --test-dir "$build/$name" -L "$labels" -j "$jobs" -V --no-tests=error >"$log" 2>&1
+    # One line per program here; a program that fails shows all that it printed.
+    grep -E '^ *[0-9]+/[0-9]+ Test +#' "$log"
+    local number program programs cases
+    for number in $(sed -nE 's/^ *[0-9]+\/[0-9]+ Test +#([0-9]+): .*(Failed|\*\*\*).*/\1/p' "$log"); do
+        grep -E "^$number: Test command:" "$log" >/dev/null || continue
+        grep -E '\*\*\*Skipped' "$log" | grep -qE "Test +#$number:" && continue
+        echo "-- output of test #$number"
+        grep -E "^$number: " "$log" | tail -n 80
+    done
+    programs=$(grep -E '^ *[0-9]+/[0-9]+ Test +#' "$log" || true)
+    program=$(grep -c . <<<"$programs")
+    cases=$(sed -nE 's/.*\[  PASSED  \] ([0-9]+) test.*/\1/p' "$log" | awk '{n += $1} END {print n + 0}')
+    local skip bad
+    skip=$(grep -c '\*\*\*Skipped' <<<"$programs")
+    bad=$(grep -vcE ' Passed |\*\*\*Skipped' <<<"$programs")
+    [ -n "$programs" ] || { bad=1; program=1; }
+    echo "== $name: $program programs with $cases cases passed, $bad programs failed, $skip skipped"
+    passed=$((passed + cases))
     failed=$((failed + bad))
     skipped=$((skipped + skip))
 }
