@@ -11,6 +11,7 @@ struct trpi_caller {
     trpi_calls calls;
     trpi_views views;
     char *host_id;
+    uint64_t connections; /* made so far */
 };
 
 trpi_caller *trpi_caller_new(const char *host_id, uint32_t calls_max) {
@@ -133,6 +134,7 @@ static void send_call(trpi_caller *caller, trpi_view *view, uint32_t slot, const
     trpi_call *call = call_at(caller, slot);
     call->in_flight = true;
     trpi_caller_action *action = emit(actions, TRPI_CALLER_SEND, view->actor, view->connected);
+    action->connection = view->connection;
     action->call = trpi_calls_id(&caller->calls, slot);
     action->seq = ++view->seq;
     action->tries = call->tries;
@@ -190,16 +192,16 @@ trp_code trpi_caller_call(trpi_caller *caller, uint64_t actor, const char *metho
     return TRP_OK;
 }
 
-void trpi_caller_reply(trpi_caller *caller, uint64_t actor, uint64_t incarnation,
-                       const trpi_msg_reply *reply, trpi_caller_actions *actions) {
+void trpi_caller_reply(trpi_caller *caller, uint64_t connection, const trpi_msg_reply *reply,
+                       trpi_caller_actions *actions) {
     uint32_t slot = trpi_calls_find(&caller->calls, reply->call);
     if (slot == TRPI_CALL_NONE) {
         return;
     }
     const trpi_call *call = call_at(caller, slot);
     const trpi_view *view = &caller->views.items[call->view];
-    if (!call->in_flight || view->actor != actor || view->connected != incarnation ||
-        reply->incarnation != incarnation) {
+    if (!call->in_flight || view->connection != connection ||
+        reply->incarnation != view->connected) {
         return;
     }
     trp_code code = reply->code < TRP_CODE_COUNT ? (trp_code)reply->code : TRP_EPROTOCOL;
@@ -275,7 +277,11 @@ static bool may_retry(const trpi_view *view, const trpi_call *call) {
 
 /* Transition 2. The view already holds the head's word about what follows. */
 static void end_incarnation(trpi_caller *caller, trpi_view *view, trpi_caller_actions *actions) {
-    emit(actions, TRPI_CALLER_DISCONNECT, view->actor, view->connected);
+    const char *endpoint = keep_text(actions, view->endpoint);
+    trpi_caller_action *action =
+        emit(actions, TRPI_CALLER_DISCONNECT, view->actor, view->connected);
+    action->connection = view->connection;
+    action->endpoint = endpoint;
     view->connected = 0;
     view->seq = 0;
     char text[1024];
@@ -319,13 +325,17 @@ static void enter_alive(trpi_caller *caller, trpi_view *view, const trpi_msg_act
         return;
     }
     trpi_view_set_fault(view, TRP_OK, false, "");
-    emit(actions, TRPI_CALLER_CONNECT, view->actor, view->incarnation)->endpoint = endpoint;
+    trpi_view_set_endpoint(view, endpoint);
+    view->connection = ++caller->connections;
+    trpi_caller_action *action = emit(actions, TRPI_CALLER_CONNECT, view->actor, view->incarnation);
+    action->connection = view->connection;
+    action->endpoint = view->endpoint;
 }
 
-void trpi_caller_connected(trpi_caller *caller, uint64_t actor, uint64_t incarnation, trp_code code,
+void trpi_caller_connected(trpi_caller *caller, uint64_t actor, uint64_t connection, trp_code code,
                            const char *why, trpi_caller_actions *actions) {
     trpi_view *view = trpi_views_find(&caller->views, actor);
-    if (view == NULL || view->phase != TRP_ACTOR_ALIVE || view->incarnation != incarnation) {
+    if (view == NULL || view->phase != TRP_ACTOR_ALIVE || view->connection != connection) {
         return;
     }
     if (code != TRP_OK) {
@@ -333,7 +343,7 @@ void trpi_caller_connected(trpi_caller *caller, uint64_t actor, uint64_t incarna
         fail_waiting(caller, view, actions);
         return;
     }
-    view->connected = incarnation;
+    view->connected = view->incarnation;
     send_waiting(caller, view, actions);
 }
 

@@ -45,7 +45,8 @@ typedef enum trpi_caller_action_kind {
 typedef struct trpi_caller_action {
     trpi_caller_action_kind kind;
     uint64_t actor, incarnation;
-    const char *endpoint; /* CONNECT */
+    uint64_t connection;  /* CONNECT, DISCONNECT, SEND: never the same number twice */
+    const char *endpoint; /* CONNECT, DISCONNECT */
     uint64_t call;        /* SEND */
     uint64_t seq, tries;  /* SEND */
     const char *method;   /* SEND */
@@ -82,12 +83,12 @@ void trpi_caller_state(trpi_caller *caller, const trpi_msg_actor_state *state,
                        trpi_caller_actions *actions);
 
 /* How a CONNECT ended: code and why, if it is not TRP_OK. */
-void trpi_caller_connected(trpi_caller *caller, uint64_t actor, uint64_t incarnation, trp_code code,
+void trpi_caller_connected(trpi_caller *caller, uint64_t actor, uint64_t connection, trp_code code,
                            const char *why, trpi_caller_actions *actions);
 
-/* A reply that came in from that incarnation's connection. One that answers nothing is dropped. */
-void trpi_caller_reply(trpi_caller *caller, uint64_t actor, uint64_t incarnation,
-                       const trpi_msg_reply *reply, trpi_caller_actions *actions);
+/* A reply that came in on that connection. One that answers nothing is dropped. */
+void trpi_caller_reply(trpi_caller *caller, uint64_t connection, const trpi_msg_reply *reply,
+                       trpi_caller_actions *actions);
 
 /* Time: calls whose deadline is not after now_ns fail. */
 void trpi_caller_tick(trpi_caller *caller, uint64_t now_ns, trpi_caller_actions *actions);

@@ -57,6 +57,7 @@ void trpi_views_release(trpi_views *views) {
         free(view->waiting_for);
         free(view->death_message);
         free(view->death_stderr);
+        free(view->endpoint);
         free(view->fault_text);
     }
     free(views->items);
@@ -138,6 +139,10 @@ bool trpi_view_update(trpi_view *view, const trpi_msg_actor_state *state) {
     set_text(&view->waiting_for, state->waiting_for);
     set_devices(view, state);
     return update_death(view, state);
+}
+
+void trpi_view_set_endpoint(trpi_view *view, const char *endpoint) {
+    set_text(&view->endpoint, endpoint);
 }
 
 void trpi_view_set_fault(trpi_view *view, trp_code code, bool lasting, const char *text) {

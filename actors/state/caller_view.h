@@ -29,6 +29,8 @@ typedef struct trpi_view {
     char *death_message, *death_stderr;
 
     uint64_t connected;   /* incarnation that calls go to; 0 = none, calls wait */
+    uint64_t connection;  /* number of the last one made */
+    char *endpoint;       /* that it goes to */
     uint64_t seq;         /* calls sent to it so far */
     uint32_t first, last; /* calls under way in call order: those in flight, then those that wait */
 
@@ -56,6 +58,7 @@ bool trpi_view_is_stale(const trpi_view *view, const trpi_msg_actor_state *state
 /* Takes the head's word over. Returns whether it tells of a death that was not known. */
 bool trpi_view_update(trpi_view *view, const trpi_msg_actor_state *state);
 
+void trpi_view_set_endpoint(trpi_view *view, const char *endpoint);
 void trpi_view_set_fault(trpi_view *view, trp_code code, bool lasting, const char *text);
 
 /* "actor a7 (counter)" */

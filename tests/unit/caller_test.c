@@ -18,6 +18,7 @@ typedef struct bench {
     uint64_t sent[512];
     size_t sent_count;
     bool connects_by_itself;
+    uint64_t connection; /* of the last CONNECT */
 } bench;
 
 static int set_up(void **state) {
@@ -84,8 +85,9 @@ static void carry_out(bench *b) {
         if (action.kind == TRPI_CALLER_SEND) {
             b->sent[b->sent_count++ % TRPI_COUNTOF(b->sent)] = action.call;
         }
+        b->connection = action.kind == TRPI_CALLER_CONNECT ? action.connection : b->connection;
         if (action.kind == TRPI_CALLER_CONNECT && b->connects_by_itself) {
-            trpi_caller_connected(b->caller, action.actor, action.incarnation, TRP_OK, "",
+            trpi_caller_connected(b->caller, action.actor, action.connection, TRP_OK, "",
                                   &b->actions);
         }
     }
@@ -118,7 +120,7 @@ static uint64_t call(bench *b, void *tag) {
 
 static void reply_from(bench *b, uint64_t incarnation, uint64_t answered) {
     trpi_msg_reply reply = {.call = answered, .incarnation = incarnation, .message = ""};
-    trpi_caller_reply(b->caller, ACTOR, incarnation, &reply, &b->actions);
+    trpi_caller_reply(b->caller, b->connection, &reply, &b->actions);
     carry_out(b);
 }
 
@@ -284,7 +286,7 @@ static void replies_of_stale_incarnations_and_strangers_are_dropped(void **state
     reply_from(b, 1, id);
     assert_null(completed(b, &tag));
     trpi_msg_reply reply = {.call = id, .incarnation = 2, .message = ""};
-    trpi_caller_reply(b->caller, ACTOR + 1, 2, &reply, &b->actions);
+    trpi_caller_reply(b->caller, b->connection - 1, &reply, &b->actions);
     assert_null(completed(b, &tag));
     reply_from(b, 2, id);
     assert_non_null(completed(b, &tag));
@@ -306,6 +308,19 @@ static void an_older_word_of_the_head_changes_nothing(void **state) {
     forget(b);
     head_says(b, TRP_ACTOR_ALIVE, 3, 0);
     assert_int_equal(b->actions.count, 0);
+}
+
+static void a_connection_number_is_never_used_twice(void **state) {
+    bench *b = *state;
+    int tag;
+    call(b, &tag);
+    head_says(b, TRP_ACTOR_ALIVE, 1, -1);
+    uint64_t first = b->connection;
+    head_says(b, TRP_ACTOR_PENDING, 1,
+              -1); /* a head that forgot: not to be trusted, but survived */
+    head_says(b, TRP_ACTOR_ALIVE, 1, -1);
+    assert_int_not_equal(b->connection, first);
+    assert_null(completed(b, &tag));
 }
 
 static void deadlines_fail_calls_in_their_order(void **state) {
@@ -376,7 +391,8 @@ static void a_connection_that_cannot_be_made_fails_the_calls(void **state) {
     b->connects_by_itself = false;
     call(b, &tag);
     head_says(b, TRP_ACTOR_ALIVE, 1, 0);
-    trpi_caller_connected(b->caller, ACTOR, 1, TRP_EIO, "path too long", &b->actions);
+    carry_out(b);
+    trpi_caller_connected(b->caller, ACTOR, b->connection, TRP_EIO, "path too long", &b->actions);
     check(b);
     assert_failed(b, &tag, TRP_EDISCONNECTED, "path too long");
 }
@@ -440,7 +456,7 @@ static void a_hundred_thousand_calls_in_flight_are_cheap(void **state) {
     /* Backwards, so that a walk from the front of any list would take for ever. */
     for (int i = COUNT - 1; i >= 0; i--) {
         trpi_msg_reply reply = {.call = ids[i], .incarnation = 1, .message = ""};
-        trpi_caller_reply(b->caller, ACTOR, 1, &reply, &b->actions);
+        trpi_caller_reply(b->caller, b->connection, &reply, &b->actions);
         trpi_caller_actions_clear(&b->actions);
     }
     assert_int_equal(trpi_caller_call_count(b->caller), 0);
@@ -527,6 +543,7 @@ int main(void) {
         TEST(calls_wait_on_when_an_incarnation_dies_before_it_served_A09),
         TEST(replies_of_stale_incarnations_and_strangers_are_dropped),
         TEST(an_older_word_of_the_head_changes_nothing),
+        TEST(a_connection_number_is_never_used_twice),
         TEST(deadlines_fail_calls_in_their_order),
         TEST(a_released_call_runs_on_but_nobody_hears_of_it),
         TEST(a_call_that_could_not_be_sent_is_handed_back),
