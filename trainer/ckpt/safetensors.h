@@ -21,8 +21,13 @@
 #define TRPI_TENSOR_DIMS_MAX 8
 #define TRPI_TENSOR_HEADER_MAX 100000000 /* bytes; the limit of the reference implementation */
 
-/* X(name, bytes). The first four are trp_dtype's, with its values: a trp_dtype may be cast. */
-#define TRPI_STORED_MAP(X) X(F32, 4) X(BF16, 2) X(F16, 2) X(I32, 4) X(I64, 8) X(U8, 1)
+/* X(name, bytes): every dtype of the format whose elements are whole bytes and that C has, or that
+ * we train in. The first four are trp_dtype's, with its values: a trp_dtype may be cast. */
+#define TRPI_STORED_MAP(X)                                                                         \
+    X(F32, 4)                                                                                      \
+    X(BF16, 2)                                                                                     \
+    X(F16, 2) X(I32, 4) X(I64, 8) X(U8, 1) X(F64, 8) X(I16, 2) X(I8, 1) X(BOOL, 1) X(U16, 2)       \
+        X(U32, 4) X(U64, 8)
 
 typedef enum trpi_stored {
 #define X(name, bytes) TRPI_STORED_##name,
