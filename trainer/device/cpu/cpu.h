@@ -17,6 +17,8 @@ static inline int omp_get_thread_num(void) {
 static inline int omp_get_max_threads(void) {
     return 1;
 }
+static inline void omp_set_num_threads(int threads) {
+}
 #endif
 
 struct trpi_gemm;

@@ -62,11 +62,7 @@ static void pack_across(const struct piece *p, int64_t width, float *line, float
     }
 }
 
-struct tile {
-    int64_t batch, i, j, m, n; /* where in C, and how large */
-};
-
-static void pack_a(const trp_matmul_args *g, const struct tile *t, int64_t k, int64_t depth,
+static void pack_a(const trp_matmul_args *g, const trpi_gemm_part *t, int64_t k, int64_t depth,
                    float *line, float *packed) {
     struct piece p = {.data = g->a, .leading = g->lda, .dtype = g->dtype};
     p.at = t->batch * g->stride_a + (g->trans_a ? k * g->lda + t->i : t->i * g->lda + k);
@@ -75,7 +71,7 @@ static void pack_a(const trp_matmul_args *g, const struct tile *t, int64_t k, in
     (g->trans_a ? pack_across : pack_lines)(&p, PANEL_M, line, packed);
 }
 
-static void pack_b(const trp_matmul_args *g, const struct tile *t, int64_t k, int64_t depth,
+static void pack_b(const trp_matmul_args *g, const trpi_gemm_part *t, int64_t k, int64_t depth,
                    float *line, float *packed) {
     struct piece p = {.data = g->b, .leading = g->ldb, .dtype = g->dtype};
     p.at = t->batch * g->stride_b + (g->trans_b ? t->j * g->ldb + k : k * g->ldb + t->j);
@@ -84,7 +80,7 @@ static void pack_b(const trp_matmul_args *g, const struct tile *t, int64_t k, in
     (g->trans_b ? pack_lines : pack_across)(&p, PANEL_N, line, packed);
 }
 
-static void multiply_panels(const struct tile *t, int64_t depth, bool accumulate, const float *a,
+static void multiply_panels(const trpi_gemm_part *t, int64_t depth, bool accumulate, const float *a,
                             const float *b, float *product) {
     for (int64_t j = 0; j < t->n; j += PANEL_N) {
         for (int64_t i = 0; i < t->m; i += PANEL_M) {
@@ -106,7 +102,7 @@ static void multiply_panels(const struct tile *t, int64_t depth, bool accumulate
 }
 
 /* Rounds once: alpha, bias and what C held are added in fp32. */
-static void store_tile(const trp_matmul_args *g, const struct tile *t, float *product,
+static void store_tile(const trp_matmul_args *g, const trpi_gemm_part *t, float *product,
                        float *line) {
     for (int64_t i = 0; i < t->m; i++) {
         float *row = product + i * TILE_N;
@@ -130,7 +126,7 @@ static void store_tile(const trp_matmul_args *g, const struct tile *t, float *pr
     }
 }
 
-static void compute_tile(const trp_matmul_args *g, const struct tile *t, float *scratch) {
+static void compute_tile(const trp_matmul_args *g, const trpi_gemm_part *t, float *scratch) {
     float *a = scratch, *b = a + PACKED_A, *product = b + PACKED_B, *line = product + PRODUCT;
     for (int64_t k = 0; k < g->k; k += TILE_K) {
         int64_t depth = TRPI_MIN(TILE_K, g->k - k);
@@ -141,34 +137,19 @@ static void compute_tile(const trp_matmul_args *g, const struct tile *t, float *
     store_tile(g, t, product, line);
 }
 
-trp_matmul_args trpi_gemm_defaults(const trp_matmul_args *args) {
-    trp_matmul_args g = *args;
-    g.batch = g.batch ? g.batch : 1;
-    g.alpha = g.alpha != 0.0f ? g.alpha : 1.0f;
-    g.lda = g.lda ? g.lda : g.trans_a ? g.m : g.k;
-    g.ldb = g.ldb ? g.ldb : g.trans_b ? g.k : g.n;
-    g.ldc = g.ldc ? g.ldc : g.n;
-    return g;
-}
-
 trp_code trpi_gemm_blocked(trpi_cpu *cpu, const trp_matmul_args *args, trp_error *err) {
-    trp_matmul_args g = trpi_gemm_defaults(args);
-    int64_t down = trpi_ceil_div(g.m, TILE_M), across = trpi_ceil_div(g.n, TILE_N);
-    int threads = trpi_cpu_threads(cpu, g.batch * g.m * g.n * g.k / 16);
+    trpi_gemm_grid grid = trpi_gemm_grid_of(args, TILE_M, TILE_N);
+    int threads = trpi_cpu_threads(cpu, args->batch * args->m * args->n * args->k / 16);
     float *scratch;
-    trp_code code =
-        trpi_cpu_scratch(cpu, (size_t)threads * PER_THREAD * sizeof(float), &scratch, err);
+    size_t bytes = (size_t)threads * PER_THREAD * sizeof(float);
+    trp_code code = trpi_cpu_scratch(cpu, bytes, &scratch, err);
     if (code) {
         return code;
     }
 #pragma omp parallel for num_threads(threads) schedule(dynamic)
-    for (int64_t part = 0; part < g.batch * down * across; part++) {
-        struct tile t = {.batch = part / (down * across)};
-        t.i = part / across % down * TILE_M;
-        t.j = part % across * TILE_N;
-        t.m = TRPI_MIN(TILE_M, g.m - t.i);
-        t.n = TRPI_MIN(TILE_N, g.n - t.j);
-        compute_tile(&g, &t, scratch + (int64_t)omp_get_thread_num() * PER_THREAD);
+    for (int64_t index = 0; index < grid.parts; index++) {
+        trpi_gemm_part part = trpi_gemm_part_of(args, &grid, index);
+        compute_tile(args, &part, scratch + (int64_t)omp_get_thread_num() * PER_THREAD);
     }
     return TRP_OK;
 }
