@@ -652,7 +652,7 @@ static trp_code complete_config(const trp_gpt2_config *given, trp_gpt2_config *r
 }
 
 trp_code trp_gpt2_new(const trp_gpt2_config *config, trp_model **ret_model, trp_error *err) {
-    trp_gpt2_config c;
+    trp_gpt2_config c = {0};
     trp_model *model = NULL;
     trp_code code = complete_config(config, &c, err);
     if (code) {
