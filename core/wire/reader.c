@@ -72,12 +72,10 @@ static bool read_integer(trpi_reader *in, uint64_t *ret_value, bool *ret_negativ
     if (!take_number(in, size, ret_value)) {
         return false;
     }
-    unsigned unused_bits = 64 - 8 * (unsigned)size;
-    uint64_t sign = *ret_value >> (8 * size - 1);
-    if (sign != 0 && unused_bits > 0) {
+    *ret_negative = *ret_value >> (8 * size - 1) != 0;
+    if (*ret_negative && size < sizeof(uint64_t)) {
         *ret_value |= UINT64_MAX << (8 * size);
     }
-    *ret_negative = sign != 0;
     return true;
 }
 
