@@ -4,28 +4,29 @@
  *       run.json                       the trainer's own record, replaced atomically
  *       metrics.jsonl                  one line per report, appended
  *       checkpoint_000000/ ...         committed; each has a manifest.json
- *       .staging-<attempt>-<number>/   being written; rank r's files in rank-<r>/
+ *       .staging-<attempt>-<number>/   being written; rank r's files in .rank-<r>/
  *       .deleted-<number>/             being removed
- *       .last-number                   highest number ever used, if that checkpoint was removed
+ *       .last-number                   the highest number removed: numbers start above it
+ *       .attempt                       the attempt that owns the run: older ones may not commit
  *
- * The life of a checkpoint; each arrow is one atomic step, and a process may be killed between any
- * two:
+ * The life of a checkpoint. A process may be killed between any two steps, and within each:
  *
- *   stage()        ranks get .staging-A-N/rank-R/ and write their files there
- *   seal()         each rank: files fsynced, sizes and checksums taken, directory fsynced
- *   commit()       files moved up into .staging-A-N/, manifest written, fsync, ** rename to
- *                  checkpoint_N **, fsync of the run directory
+ *   stage()        ranks get .staging-A-N/.rank-R/ and write their files there
+ *   seal()         each rank: files fsynced, sizes and checksums taken, directories fsynced
+ *   commit()       files moved up into .staging-A-N/, manifest written, all fsynced;
+ *                  ** rename to checkpoint_N **; fsync of the run directory
  *   remove()       ** rename to .deleted-N **, then the tree goes
  *   sweep()        what dead attempts and half-done removals left
  *
  * Only the starred renames change what a reader sees, so a checkpoint is there whole or not at all.
- * A trainer that was replaced and does not know it cannot commit: its successor's sweep() took the
- * staging directory of its attempt away. A number that was committed is never used again.
+ * A trainer that was replaced and does not know it cannot commit: its successor's sweep() raised
+ * .attempt and took the staging directories away. A number that was committed is never used again.
  *
  * A damaged checkpoint is never loaded and never skipped in silence: list() and newest() hand out
- * what is wrong with it. Knows nothing of what is in the files. Threads: a store is immutable after
- * opening; different checkpoints may be worked on at once. Blocking: on the disk only. Errors:
- * TRP_EIO names path and reason (disk full among them). */
+ * what is wrong with it. Knows nothing of what is in the files.
+ *
+ * Threads: a store is immutable after opening; different checkpoints may be worked on at once.
+ * Blocking: on the disk only. Errors: TRP_EIO names path and reason (disk full among them). */
 #ifndef TRPI_STORE_H
 #define TRPI_STORE_H
 
@@ -39,8 +40,8 @@ typedef enum trpi_store_mode {
     TRPI_STORE_NEVER /* TRP_EEXISTS if it exists */
 } trpi_store_mode;
 
-/* A run exists once its run.json does. `name` is one path component that does not start with '.'.
- * storage: a path; "s3://..." is TRP_EUNSUPPORTED here. ret_existed may be NULL. */
+/* A run exists once it has a run.json or a checkpoint. `name` is one path component that does not
+ * start with '.'. storage: a path; "s3://..." is TRP_EUNSUPPORTED here. ret_existed may be NULL. */
 TRP_CHECKED trp_code trpi_store_open(const char *storage, const char *name, trpi_store_mode mode,
                                      trpi_store **ret_store, bool *ret_existed, trp_error *err);
 /* The same of the path {storage}/{name}, with or without a slash at its end; the run must exist. */
@@ -88,22 +89,23 @@ TRP_CHECKED trp_code trpi_store_next_number(const trpi_store *store, uint64_t *r
 
 /* ---- How one comes about ---- */
 
-/* Makes {run}/.staging-<attempt>-<number>/rank-<rank>/ and appends its path to ret_dir, with a NUL
- * kept behind. An existing one of the same attempt is emptied. The run directory must exist. */
+/* Makes {run}/.staging-<attempt>-<number>/.rank-<rank>/ and appends its path to ret_dir, with a NUL
+ * kept behind. An existing one of the same attempt is emptied. The run directory must exist.
+ * TRP_ECANCELED: a later attempt owns the run. */
 TRP_CHECKED trp_code trpi_store_stage(const char *run_dir, uint64_t attempt, uint64_t number,
                                       int rank, trp_buf *ret_dir, trp_error *err);
 
 /* Done by the rank (which needs no trpi_store: only the directory it got): fsyncs all files below
  * `dir` and the directories, and adds an entry for each to `entries`, named relative to dir. A file
- * that is not regular is TRP_EINVALID. Zero files is fine. */
+ * that is neither regular nor a directory is TRP_EINVALID. Zero files is fine. */
 TRP_CHECKED trp_code trpi_store_seal(const char *dir, int rank, trpi_manifest *entries,
                                      trp_error *err);
 
 /* Done by the trainer when every rank has sealed: manifest->files is the union of their entries;
  * number, step, attempt, world and metrics are set. Checks that the files are there with those
  * sizes (contents were checked when sealed), moves them up, writes the manifest, renames. Returns
- * only when it is durable. TRP_EEXISTS: that number is taken. TRP_ECANCELED: the staging directory
- * is gone, another trainer has taken the run over. After an error nothing is visible; call
+ * only when it is durable. TRP_EEXISTS: that number is taken. TRP_ECANCELED: a later
+ * attempt owns the run, or the staging directory is gone. After an error nothing is visible; call
  * trpi_store_discard() or leave it to sweep(). */
 TRP_CHECKED trp_code trpi_store_commit(trpi_store *store, trpi_manifest *manifest, char **ret_path,
                                        trp_error *err); /* ret_path: free(); may be NULL */
