@@ -1,4 +1,5 @@
-/* client.h: a process as a caller: the driver, a worker whose actor calls others, the troupe command. */
+/* client.h: a process as a caller: the driver, a worker whose actor calls others, the troupe
+ * command. */
 #ifndef TRPI_CLIENT_H
 #define TRPI_CLIENT_H
 
@@ -11,21 +12,33 @@ typedef struct trpi_client_options {
     const char *kind;    /* "driver", "worker", "tool" */
     const char *job;
     const char *namespace_name;
-    uint64_t    actor, incarnation; /* a worker's own */
-    uint64_t    connect_timeout_ms;
-    bool        wants_logs;
+    uint64_t actor, incarnation; /* a worker's own */
+    uint64_t connect_timeout_ms;
+    bool wants_logs;
     const trp_actor_type *const *types; /* to check the type of a spawn; NULL for tools */
 } trpi_client_options;
 
 TRP_CHECKED trp_code trpi_client_open(const trpi_client_options *options, trp_runtime **ret_runtime,
                                       trp_error *err);
 
-/* Sends a request (its `request` field is filled in here) and waits for the answer with the same number.
- * *ret_reply borrows from `storage`, which the caller releases with trpi_client_reply_release(). */
+/* Sends a request (its `request` field is filled in here) and waits for the answer with the same
+ * number. *ret_reply borrows from `storage`, which the caller releases with
+ * trpi_client_reply_release(). */
 typedef struct trpi_client_reply trpi_client_reply;
 TRP_CHECKED trp_code trpi_client_request(trp_runtime *rt, trpi_msg *msg, uint64_t timeout_ms,
-                                         trpi_client_reply **ret_storage, const trpi_msg **ret_reply,
-                                         trp_error *err);
-void                 trpi_client_reply_release(trpi_client_reply *reply);
+                                         trpi_client_reply **ret_storage,
+                                         const trpi_msg **ret_reply, trp_error *err);
+void trpi_client_reply_release(trpi_client_reply *reply);
+
+/* Says goodbye as trp_shutdown() does, or, without it, only closes: a tool owns nothing. */
+void trpi_client_close(trp_runtime **rt, bool say_bye);
+
+/* The head's address: `given` (a flag or an option; may be NULL), else TROUPE_ADDRESS, else the one
+ * head of this user on this host, else 127.0.0.1:PORT. Checked to be HOST:PORT. TRP_EINVALID when
+ * several heads live here and none is chosen. */
+TRP_CHECKED trp_code trpi_client_address(const char *given, char *out, size_t size, trp_error *err);
+
+/* The cluster's id, as long as rt lives. */
+const char *trpi_client_cluster(const trp_runtime *rt);
 
 #endif

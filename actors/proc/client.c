@@ -1,0 +1,116 @@
+/* client.c: opening and closing a process' connection to a cluster. */
+#include "actors/proc/client.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "actors/proc/client_internal.h"
+#include "core/base/config.h"
+#include "core/net/clock.h"
+#include "core/sys/host.h"
+
+#define BYE_TIMEOUT_MS 5000
+
+static trp_code fill_in(trp_runtime *rt, const trpi_client_options *options, trp_error *err) {
+    rt->data.wake_fd = rt->data.deaths_fd = rt->control.wake_fd = -1;
+    TRPI_SET(rt->address, options->address);
+    TRPI_SET(rt->kind, options->kind);
+    TRPI_SET(rt->job, options->job ? options->job : "");
+    TRPI_SET(rt->namespace_name, options->namespace_name ? options->namespace_name : "");
+    trpi_uuid(rt->uuid);
+    trpi_host_id(rt->host_id, sizeof(rt->host_id));
+    rt->actor = options->actor;
+    rt->incarnation = options->incarnation;
+    rt->wants_logs = options->wants_logs;
+    rt->types = options->types;
+    if (getcwd(rt->cwd, sizeof(rt->cwd)) == NULL) {
+        return trpi_fail(err, TRP_EIO, "working directory: %s", strerror(errno));
+    }
+    return trpi_host_exe(rt->exe, sizeof(rt->exe), err);
+}
+
+static trp_code await_welcome(trp_runtime *rt, uint64_t timeout_ms, trp_error *err) {
+    trpi_control *control = &rt->control;
+    uint64_t deadline_ns = trpi_deadline_ns(timeout_ms);
+    trp_code code = TRP_OK;
+    pthread_mutex_lock(&control->lock);
+    while (control->link != TRPI_LINK_UP && control->refusal.code == TRP_OK &&
+           trpi_cond_wait(&control->changed, &control->lock, deadline_ns)) {
+    }
+    if (control->link != TRPI_LINK_UP && control->refusal.code != TRP_OK) {
+        code = trpi_fail(err, control->refusal.code, "%s", control->refusal.message);
+    } else if (control->link != TRPI_LINK_UP) {
+        code = trpi_fail(err, TRP_ETIMEOUT,
+                         "no head answered at %s within %" PRIu64
+                         " ms; is one running there? (troupe start --head)",
+                         rt->address, timeout_ms);
+    }
+    pthread_mutex_unlock(&control->lock);
+    return code;
+}
+
+/* In the order in which the halves depend on each other; the network goes last. */
+static void tear_down(trp_runtime *rt) {
+    trpi_control_close(rt);
+    trpi_data_close(rt);
+    trpi_net_close(rt->net);
+    free(rt);
+}
+
+trp_code trpi_client_open(const trpi_client_options *options, trp_runtime **ret_runtime,
+                          trp_error *err) {
+    trp_runtime *rt = trpi_alloc(sizeof(*rt));
+    trp_code code = fill_in(rt, options, err);
+    if (code == TRP_OK) {
+        code = trpi_net_open(&rt->net, err);
+    }
+    if (code != TRP_OK) {
+        free(rt);
+        return trpi_context(err, code, "connect to %s", options->address);
+    }
+    code = trpi_data_open(rt, err);
+    trp_code control = trpi_control_open(rt, code == TRP_OK ? err : NULL);
+    code = code == TRP_OK ? control : code;
+    if (code == TRP_OK) {
+        uint64_t timeout_ms = options->connect_timeout_ms;
+        code = await_welcome(
+            rt, timeout_ms ? timeout_ms : trpi_config(TRPI_CONFIG_CONNECT_TIMEOUT_MS), err);
+    }
+    if (code != TRP_OK) {
+        tear_down(rt);
+        return trpi_context(err, code, "connect to %s", options->address);
+    }
+    *ret_runtime = rt;
+    return TRP_OK;
+}
+
+void trpi_client_close(trp_runtime **rt, bool say_bye) {
+    if (rt == NULL || *rt == NULL) {
+        return;
+    }
+    trpi_client_reply *storage;
+    const trpi_msg *reply;
+    trpi_msg msg = {.type = TRPI_MSG_CLIENT_BYE};
+    /* A head that does not answer in time learns of our end by our silence. */
+    if (say_bye &&
+        trpi_client_request(*rt, &msg, BYE_TIMEOUT_MS, &storage, &reply, NULL) == TRP_OK) {
+        trpi_client_reply_release(storage);
+    }
+    tear_down(*rt);
+    *rt = NULL;
+}
+
+const char *trp_runtime_address(const trp_runtime *rt) {
+    return rt->address;
+}
+
+const char *trp_runtime_namespace(const trp_runtime *rt) {
+    return rt->namespace_name;
+}
+
+const char *trpi_client_cluster(const trp_runtime *rt) {
+    return rt->cluster;
+}

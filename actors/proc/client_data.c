@@ -1,0 +1,291 @@
+/* client_data.c: the data half of a client: who reads the socket when, and what the caller machine
+ * wants done. */
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "actors/proc/client_internal.h"
+#include "core/base/config.h"
+#include "core/base/log.h"
+#include "core/net/clock.h"
+#include "core/wire/codec.h"
+
+#define READ_BATCH 1024 /* packets between two looks at who else wants the lock */
+
+trp_code trpi_data_open(trp_runtime *rt, trp_error *err) {
+    trpi_data *data = &rt->data;
+    pthread_mutex_init(&data->lock, NULL);
+    pthread_cond_init(&data->idle, NULL);
+    pthread_cond_init(&data->changed, NULL);
+    data->caller =
+        trpi_caller_new(rt->host_id, (uint32_t)trpi_config(TRPI_CONFIG_PENDING_CALLS_MAX));
+    data->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    data->deaths_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (data->wake_fd < 0 || data->deaths_fd < 0) {
+        return trpi_fail(err, TRP_EBUSY, "no descriptors left (ulimit -n)");
+    }
+    return trpi_sock_open(rt->net, TRPI_ROUTER, trp_bytes_of(rt->uuid), &data->sock, err);
+}
+
+static void close_fd(int fd) {
+    if (fd >= 0) {
+        close(fd);
+    }
+}
+
+void trpi_data_close(trp_runtime *rt) {
+    trpi_data *data = &rt->data;
+    trpi_refs_release(&data->refs);
+    trpi_packet_release(&data->packet);
+    trpi_sock_close(data->sock);
+    trpi_caller_actions_release(&data->actions);
+    trpi_caller_free(data->caller);
+    trpi_arena_release(&data->arena);
+    trp_buf_release(&data->encoded);
+    trpi_deaths_drop(rt);
+    trpi_groups_drop(rt);
+    close_fd(data->wake_fd);
+    close_fd(data->deaths_fd);
+    pthread_cond_destroy(&data->changed);
+    pthread_cond_destroy(&data->idle);
+    pthread_mutex_destroy(&data->lock);
+}
+
+/* ---- Who holds what ---- */
+
+void trpi_data_lock(trp_runtime *rt) {
+    pthread_mutex_lock(&rt->data.lock);
+}
+
+void trpi_data_enter(trp_runtime *rt) {
+    trpi_data *data = &rt->data;
+    pthread_mutex_lock(&data->lock);
+    if (!data->is_led) {
+        return;
+    }
+    data->claims++;
+    trpi_wake(data->wake_fd);
+    while (data->is_led) {
+        pthread_cond_wait(&data->idle, &data->lock);
+    }
+    if (--data->claims == 0) {
+        pthread_cond_broadcast(&data->idle);
+    }
+}
+
+void trpi_data_leave(trp_runtime *rt) {
+    pthread_mutex_unlock(&rt->data.lock);
+}
+
+/* ---- The machine's actions ---- */
+
+#define PEER_SIZE 9
+
+/* Every connection gets an id of its own on our ROUTER: what an earlier incarnation still has to
+ * say cannot be taken for its successor's words. */
+static trp_bytes peer_of(uint64_t connection, unsigned char id[PEER_SIZE]) {
+    id[0] = 'c';
+    memcpy(id + 1, &connection, sizeof(connection));
+    return (trp_bytes){id, PEER_SIZE};
+}
+
+static bool peer_is_actor(trp_bytes peer, uint64_t *ret_connection) {
+    const unsigned char *id = peer.data;
+    if (peer.size != PEER_SIZE || id[0] != 'c') {
+        return false;
+    }
+    memcpy(ret_connection, id + 1, sizeof(*ret_connection));
+    return true;
+}
+
+static void connect_actor(trp_runtime *rt, const trpi_caller_action *action) {
+    unsigned char id[PEER_SIZE];
+    trp_error error = {0};
+    trp_code code =
+        trpi_sock_connect(rt->data.sock, action->endpoint, peer_of(action->connection, id), &error);
+    trpi_caller_connected(rt->data.caller, action->actor, action->connection, code, error.message,
+                          &rt->data.actions);
+}
+
+static void send_call(trp_runtime *rt, const trpi_caller_action *action) {
+    unsigned char id[PEER_SIZE];
+    trp_error error;
+    trpi_msg msg = {.type = TRPI_MSG_CALL,
+                    .call = {.call = action->call,
+                             .seq = action->seq,
+                             .actor = action->actor,
+                             .incarnation = action->incarnation,
+                             .tries = action->tries,
+                             .method = action->method}};
+    trp_code code = trpi_encode(&msg, &rt->data.encoded, &error);
+    if (code == TRP_OK) {
+        code = trpi_sock_send(rt->data.sock, peer_of(action->connection, id),
+                              trp_buf_bytes(&rt->data.encoded), action->args, &error);
+    }
+    if (code != TRP_OK) {
+        trpi_ref *ref = trpi_caller_abandon(rt->data.caller, action->call);
+        if (ref != NULL) {
+            trpi_ref_fail(ref, code, 0, action->actor, error.message);
+        }
+    }
+}
+
+static void subscribe(trp_runtime *rt, uint64_t actor) {
+    trpi_msg msg = {.type = TRPI_MSG_SUBSCRIBE, .subscribe = {.actor = actor}};
+    /* While the head is away this is lost; when it is back, all views are asked for again. */
+    if (trpi_control_post(rt, &msg, NULL) != TRP_OK) {
+        trpi_log(TRPI_DEBUG, "subscribe_later", "actor=a%llu", (unsigned long long)actor);
+    }
+}
+
+static void complete(trp_runtime *rt, const trpi_caller_action *action) {
+    if (action->code == TRP_OK) {
+        trpi_ref_succeed(action->tag, &rt->data.packet);
+    } else {
+        trpi_ref_fail(action->tag, action->code, action->node, action->actor, action->message);
+    }
+}
+
+void trpi_data_perform(trp_runtime *rt) {
+    trpi_caller_actions *actions = &rt->data.actions;
+    for (size_t i = 0; i < actions->count; i++) {
+        trpi_caller_action action = actions->items[i]; /* carrying it out may move the list */
+        switch (action.kind) {
+        case TRPI_CALLER_SUBSCRIBE:
+            subscribe(rt, action.actor);
+            break;
+        case TRPI_CALLER_CONNECT:
+            connect_actor(rt, &action);
+            break;
+        case TRPI_CALLER_DISCONNECT:
+            trpi_sock_disconnect(rt->data.sock, action.endpoint);
+            break;
+        case TRPI_CALLER_SEND:
+            send_call(rt, &action);
+            break;
+        case TRPI_CALLER_COMPLETE:
+            complete(rt, &action);
+            break;
+        case TRPI_CALLER_DEATH:
+            trpi_deaths_push(rt, action.actor);
+            break;
+        }
+    }
+    trpi_caller_actions_clear(actions);
+}
+
+/* ---- What comes in ---- */
+
+static void handle_packet(trp_runtime *rt) {
+    trpi_data *data = &rt->data;
+    uint64_t connection;
+    trpi_msg msg;
+    trp_error error;
+    if (!peer_is_actor(data->packet.peer, &connection)) {
+        trpi_log(TRPI_WARN, "reply_dropped", "reason=stranger");
+        return;
+    }
+    trpi_arena_reset(&data->arena);
+    if (trpi_decode(data->packet.header, &data->arena, &msg, &error) != TRP_OK) {
+        trpi_log(TRPI_WARN, "reply_dropped", "reason=\"%s\"", error.message);
+        return;
+    }
+    if (msg.type == TRPI_MSG_REPLY) {
+        trpi_caller_reply(data->caller, connection, &msg.reply, &data->actions);
+        trpi_data_perform(rt);
+    }
+}
+
+void trpi_data_read(trp_runtime *rt) {
+    trpi_data *data = &rt->data;
+    data->sent = 0;
+    for (int i = 0; i < READ_BATCH; i++) {
+        if (trpi_sock_recv(data->sock, &data->packet) != TRP_OK) {
+            break;
+        }
+        handle_packet(rt);
+        trpi_packet_release(&data->packet);
+    }
+    /* Overdue calls only now: an answer that is there in time counts. */
+    if (trpi_caller_next_deadline(data->caller) != UINT64_MAX) {
+        trpi_caller_tick(data->caller, trpi_now_ns(), &data->actions);
+        trpi_data_perform(rt);
+    }
+}
+
+/* ---- Waiting ---- */
+
+void trpi_waiter_note(trpi_waiter *waiter, bool failed) {
+    waiter->missing -= waiter->missing > 0;
+    if (!waiter->is_ready && (waiter->missing == 0 || (failed && waiter->fails_fast))) {
+        waiter->is_ready = true;
+        pthread_cond_signal(&waiter->wake);
+    }
+}
+
+static void list_waiter(trpi_data *data, trpi_waiter *waiter) {
+    waiter->prev = NULL;
+    waiter->next = data->waiters;
+    if (data->waiters != NULL) {
+        data->waiters->prev = waiter;
+    }
+    data->waiters = waiter;
+}
+
+static void unlist_waiter(trpi_data *data, trpi_waiter *waiter) {
+    if (waiter->prev != NULL) {
+        waiter->prev->next = waiter->next;
+    } else {
+        data->waiters = waiter->next;
+    }
+    if (waiter->next != NULL) {
+        waiter->next->prev = waiter->prev;
+    }
+}
+
+/* Polls the socket without the lock, until something comes in, somebody claims it, or time is up.
+ */
+static void lead(trpi_data *data, uint64_t deadline_ns) {
+    uint64_t next_ns = trpi_caller_next_deadline(data->caller);
+    trpi_poll_item items[] = {{.sock = data->sock}, {.fd = data->wake_fd}};
+    data->is_led = true;
+    pthread_mutex_unlock(&data->lock);
+    trp_code code = trpi_poll(items, 2, trpi_left_ms(TRPI_MIN(deadline_ns, next_ns)));
+    if (code == TRP_OK && items[1].ready) {
+        trpi_wake_clear(data->wake_fd);
+    }
+    pthread_mutex_lock(&data->lock);
+    data->is_led = false;
+    if (data->claims > 0) {
+        pthread_cond_broadcast(&data->idle);
+    }
+}
+
+void trpi_data_wait(trp_runtime *rt, trpi_waiter *waiter, uint64_t deadline_ns) {
+    trpi_data *data = &rt->data;
+    list_waiter(data, waiter);
+    while (!waiter->is_ready) {
+        if (!data->is_led) {
+            trpi_data_read(rt);
+        }
+        if (waiter->is_ready || trpi_now_ns() >= deadline_ns) {
+            break;
+        }
+        if (data->is_led) {
+            (void)trpi_cond_wait(&waiter->wake, &data->lock, deadline_ns);
+        } else if (data->claims > 0) {
+            (void)trpi_cond_wait(&data->idle, &data->lock, deadline_ns);
+        } else {
+            lead(data, deadline_ns);
+        }
+    }
+    unlist_waiter(data, waiter);
+    /* Somebody must lead for those who follow. */
+    if (!data->is_led && data->waiters != NULL) {
+        pthread_cond_signal(&data->waiters->wake);
+    }
+}
+
+bool trpi_data_wait_changed(trp_runtime *rt, uint64_t deadline_ns) {
+    return trpi_cond_wait(&rt->data.changed, &rt->data.lock, deadline_ns);
+}

@@ -1,0 +1,178 @@
+/* client_internal.h: what the files of the client share.
+ *
+ * Two halves, each with a lock of its own; whoever holds both took the data lock first.
+ *
+ *   data     one ROUTER that is connected to every actor this process calls, the machine that
+ *            knows what is under way (actors/state/caller.h), and the refs that wait for it.
+ *            There is no thread of its own: a thread that waits for a ref reads the socket itself
+ *            (it leads), so that a call costs no hop. Others that wait follow, sleeping; a thread
+ *            that needs the socket while one leads wakes the leader, which steps aside.
+ *   control  one DEALER to the head, which belongs to the control thread. Other threads queue
+ *            messages for it and sleep until it hands them the answer. */
+#ifndef TRPI_CLIENT_INTERNAL_H
+#define TRPI_CLIENT_INTERNAL_H
+
+#include <pthread.h>
+
+#include "actors/proc/client.h"
+#include "actors/proc/client_refs.h"
+#include "actors/state/caller.h"
+#include "core/base/id.h"
+#include "core/base/table.h"
+#include "core/net/sock.h"
+
+struct trpi_client_reply {
+    trpi_packet packet;
+    trpi_arena arena;
+    trpi_msg msg;
+};
+
+/* A thread that waits for refs; lives on its stack. */
+struct trpi_waiter {
+    size_t missing; /* refs that must still be done */
+    bool fails_fast;
+    bool is_ready;
+    pthread_cond_t wake;
+    struct trpi_waiter *next, *prev;
+};
+
+/* A request under way to the head; lives on the requester's stack. */
+typedef struct trpi_pending {
+    uint64_t request;
+    pthread_cond_t wake;
+    bool is_over;
+    trp_error error; /* when there is no reply */
+    trpi_client_reply *reply;
+    struct trpi_pending *next;
+} trpi_pending;
+
+typedef struct trpi_outgoing {
+    trp_buf bytes;
+    struct trpi_outgoing *next;
+} trpi_outgoing;
+
+typedef struct trpi_death_notice {
+    trp_death death;
+    struct trpi_death_notice *next;
+} trpi_death_notice;
+
+typedef struct trpi_data {
+    pthread_mutex_t lock;
+    pthread_cond_t idle;    /* the leader stepped aside, or nobody claims the socket any more */
+    pthread_cond_t changed; /* the head said something of an actor or group */
+    bool is_led;            /* a thread polls the socket without holding the lock */
+    unsigned claims;        /* threads that wait for it to step aside */
+    int wake_fd;
+    trpi_sock *sock;
+    trpi_packet packet; /* the one that is being handled */
+    trpi_arena arena;
+    trp_buf encoded;
+    trpi_caller *caller;
+    trpi_caller_actions actions;
+    trpi_refs refs;
+    trpi_waiter *waiters;
+    unsigned sent;     /* calls since the socket was last read */
+    trpi_table groups; /* trpi_group_view by id: client_groups.c */
+    trpi_death_notice *first_death, *last_death;
+    int deaths_fd; /* readable while there are deaths */
+} trpi_data;
+
+typedef enum trpi_link { TRPI_LINK_NEW, TRPI_LINK_UP, TRPI_LINK_LOST } trpi_link;
+
+typedef struct trpi_control {
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* link */
+    pthread_t thread;
+    bool is_running;
+    int wake_fd;
+    trpi_link link;
+    trp_error refusal; /* the head answered, and will not have us */
+    trpi_pending *pending;
+    trpi_outgoing *first_out, *last_out;
+    uint64_t requests;
+    bool must_stop;
+    uint64_t client; /* as the head counts */
+    /* Of the control thread alone. */
+    trpi_sock *sock;
+    bool is_welcome;
+    uint64_t heartbeat_ms, heartbeats;
+    uint64_t next_heartbeat_ns, last_heard_ns, last_turn_ns, opened_ns;
+} trpi_control;
+
+struct trp_runtime {
+    char address[128]; /* of the head */
+    char kind[16];
+    char job[128];
+    char namespace_name[256]; /* the head's word once the link is up */
+    char cluster[64];
+    char uuid[TRPI_UUID_TEXT]; /* what ROUTERs know our sockets by */
+    char host_id[160];
+    char exe[1024], cwd[1024];
+    uint64_t actor, incarnation;
+    bool wants_logs;
+    const trp_actor_type *const *types;
+    trpi_net *net;
+    trpi_data data;
+    trpi_control control;
+};
+
+/* ---- client_data.c ---- */
+
+TRP_CHECKED trp_code trpi_data_open(trp_runtime *rt, trp_error *err);
+void trpi_data_close(trp_runtime *rt);
+
+/* The data half for this thread alone, its socket included. */
+void trpi_data_enter(trp_runtime *rt);
+/* The same without the socket: enough to look at refs, views and groups. */
+void trpi_data_lock(trp_runtime *rt);
+void trpi_data_leave(trp_runtime *rt);
+
+/* Carries out the machine's actions. Entered. */
+void trpi_data_perform(trp_runtime *rt);
+/* Takes what has come in, then fails what is overdue. Entered. */
+void trpi_data_read(trp_runtime *rt);
+/* Locked (not entered): until the waiter is ready or the deadline has passed. */
+void trpi_data_wait(trp_runtime *rt, trpi_waiter *waiter, uint64_t deadline_ns);
+/* Locked: until `changed` is signaled; false when the deadline has passed. */
+bool trpi_data_wait_changed(trp_runtime *rt, uint64_t deadline_ns);
+
+/* ---- client_deaths.c ---- */
+
+void trpi_deaths_push(trp_runtime *rt, uint64_t actor); /* the last one known. Locked */
+void trpi_deaths_drop(trp_runtime *rt);
+
+/* ---- client_groups.c ---- */
+
+void trpi_groups_word(trp_runtime *rt, const trpi_msg_group_state *state); /* takes the data lock */
+void trpi_groups_watch_all(trp_runtime *rt); /* after the head has forgotten us */
+void trpi_groups_drop(trp_runtime *rt);
+
+/* ---- client_control.c: the thread ---- */
+
+TRP_CHECKED trp_code trpi_control_open(trp_runtime *rt, trp_error *err);
+void trpi_control_close(trp_runtime *rt);
+
+/* ---- client_requests.c: what other threads hand to it ---- */
+
+/* Queues a message that has no answer. TRP_EDISCONNECTED while the head does not answer. */
+TRP_CHECKED trp_code trpi_control_post(trp_runtime *rt, const trpi_msg *msg, trp_error *err);
+/* A request whose answer is DONE. */
+TRP_CHECKED trp_code trpi_client_ask(trp_runtime *rt, trpi_msg *msg, trp_error *err);
+/* Hands a reply (taken) to whoever asked; drops it when nobody waits any more. */
+void trpi_requests_answer(trp_runtime *rt, uint64_t request, trpi_client_reply *reply);
+void trpi_requests_fail_all(trp_runtime *rt, const trp_error *error); /* control lock held */
+trpi_outgoing *trpi_requests_take_queue(trp_runtime *rt);
+void trpi_outgoing_free(trpi_outgoing *out);
+
+/* ---- client_logs.c ---- */
+
+void trpi_logs_print(const trpi_msg_log_lines *lines);
+
+/* ---- client_cond.c: waiting with a deadline ---- */
+
+/* False when deadline_ns (UINT64_MAX = none) has passed. */
+bool trpi_cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t deadline_ns);
+void trpi_wake(int event_fd);
+void trpi_wake_clear(int event_fd);
+
+#endif
