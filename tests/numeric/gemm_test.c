@@ -1,44 +1,7 @@
-/* gemm_test.c: matrix products of the cpu device, by oneDNN and by plain C, against the reference in
- * double: random shapes, layouts and options. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include "core/base/base.h"
+/* gemm_test.c: matrix products of the cpu device, by oneDNN and by plain C, against the reference
+ * in double: random shapes, layouts and options. */
+#include "tests/numeric/numbers.h"
 #include "trainer/device/cpu/gemm.h"
-#include "trainer/device/cpu/reference.h"
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <troupe/device.h>
-
-static uint64_t random_state;
-
-static uint32_t random_u32(void) {
-    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)(random_state >> 33);
-}
-
-static int64_t random_between(int64_t low, int64_t high) {
-    return low + (int64_t)(random_u32() % (uint64_t)(high - low + 1));
-}
-
-static double random_unit(void) {
-    return (double)random_u32() / 2147483648.0 * 2.0 - 1.0;
-}
-
-static trp_device *open_device(int threads, bool reference) {
-    trp_device_options options = {.threads = threads, .reference = reference};
-    trp_device *device = NULL;
-    trp_error error;
-    if (trp_device_open("cpu", &options, &device, &error)) {
-        fail_msg("%s", error.message);
-    }
-    return device;
-}
 
 /* Operands of exactly the size that the arguments reach, so that a sanitizer sees a step past. */
 struct problem {
@@ -46,14 +9,6 @@ struct problem {
     void *a, *b, *c, *bias;
     size_t bytes_c;
 };
-
-static void *random_values(int64_t count, trp_dtype dtype) {
-    void *data = malloc((size_t)count * trp_dtype_size(dtype));
-    for (int64_t i = 0; i < count; i++) {
-        trpi_set(data, i, dtype, random_unit());
-    }
-    return data;
-}
 
 static int64_t reach(int64_t rows, int64_t columns, int64_t leading, int64_t stride,
                      int64_t batch) {
@@ -81,10 +36,10 @@ static struct problem make_problem(int64_t m, int64_t n, int64_t k, trp_dtype dt
     g->stride_b = random_u32() & 1 ? 0 : rows_b * ldb;
     g->stride_c = m * ldc + random_between(0, 5);
     int64_t count_c = reach(m, n, ldc, g->stride_c, batch);
-    p.a = random_values(reach(rows_a, columns_a, lda, g->stride_a, batch), dtype);
-    p.b = random_values(reach(rows_b, columns_b, ldb, g->stride_b, batch), dtype);
-    p.c = random_values(count_c, g->dtype_c);
-    p.bias = random_u32() & 1 ? random_values(n, dtype) : NULL;
+    p.a = random_values(reach(rows_a, columns_a, lda, g->stride_a, batch), dtype, 1.0);
+    p.b = random_values(reach(rows_b, columns_b, ldb, g->stride_b, batch), dtype, 1.0);
+    p.c = random_values(count_c, g->dtype_c, 1.0);
+    p.bias = random_u32() & 1 ? random_values(n, dtype, 1.0) : NULL;
     p.bytes_c = (size_t)count_c * trp_dtype_size(g->dtype_c);
     g->a = p.a;
     g->b = p.b;
@@ -99,14 +54,8 @@ static void free_problem(struct problem *p) {
     free(p->bias);
 }
 
-static void *copy_of(const void *data, size_t bytes) {
-    void *copy = malloc(bytes);
-    memcpy(copy, data, bytes);
-    return copy;
-}
-
-/* Largest error relative to what the sums are made of: sqrt(k) is the size of a sum of k products of
- * numbers up to 1. Elements between rows must be as they were, which equality covers too. */
+/* Largest error relative to what the sums are made of: sqrt(k) is the size of a sum of k products
+ * of numbers up to 1. Elements between rows must be as they were, which equality covers too. */
 static double worst_error(const struct problem *p, const void *got, const void *want) {
     double worst = 0.0, size = 1.0 + sqrt((double)p->args.k);
     int64_t count = (int64_t)(p->bytes_c / trp_dtype_size(p->args.dtype_c));
@@ -132,9 +81,7 @@ static void expect_product(trp_device *device, trp_device *reference, struct pro
     } else {
         code = trp_op_matmul(device, &p->args, &error);
     }
-    if (code) {
-        fail_msg("%s", error.message);
-    }
+    expect_ok(code, &error);
     double tolerance = p->args.dtype_c == TRP_F32    ? 1e-6
                        : p->args.dtype_c == TRP_BF16 ? 4e-3
                                                      : 5e-4;

@@ -36,7 +36,9 @@ trpi_gemm_part trpi_gemm_part_of(const trp_matmul_args *args, const trpi_gemm_gr
 trp_code trpi_cpu_matmul(trp_device *device, const trp_matmul_args *args, trp_error *err) {
     trpi_cpu *cpu = trpi_cpu_of(device);
     trp_matmul_args g = trpi_gemm_defaults(args);
-    if (cpu->gemm && trpi_gemm_native(cpu, g.dtype)) {
+    /* oneDNN multiplies the bias by alpha too, and its way around that is slower than plain C. */
+    bool scaled_bias = g.bias && g.alpha != 1.0f;
+    if (cpu->gemm && trpi_gemm_native(cpu, g.dtype) && !scaled_bias) {
         return trpi_gemm_library(cpu, &g, err);
     }
     return trpi_gemm_blocked(cpu, &g, err);

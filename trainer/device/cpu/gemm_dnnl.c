@@ -139,21 +139,17 @@ static dnnl_status_t describe(dnnl_memory_desc_t *desc, int64_t rows, int64_t co
     return dnnl_memory_desc_init_by_strides(desc, 2, dims, data_type(dtype), strides);
 }
 
-static dnnl_status_t describe_attributes(struct product *p, dnnl_primitive_attr_t attributes,
+static dnnl_status_t describe_attributes(const struct key *key, dnnl_primitive_attr_t attributes,
                                          dnnl_post_ops_t after) {
     dnnl_status_t status = dnnl_success;
     float alpha;
-    memcpy(&alpha, &p->key.alpha_bits, sizeof(alpha));
+    memcpy(&alpha, &key->alpha_bits, sizeof(alpha));
     TRY(dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user));
     if (alpha != 1.0f) {
         TRY(dnnl_primitive_attr_set_output_scales(attributes, 1, 0, &alpha));
     }
-    if (p->key.accumulate) {
+    if (key->accumulate) {
         TRY(dnnl_post_ops_append_sum(after, 1.0f));
-    }
-    p->bias_last = p->key.bias && alpha != 1.0f;
-    if (p->bias_last) {
-        TRY(dnnl_post_ops_append_binary(after, dnnl_binary_add, &p->bias));
     }
     TRY(dnnl_primitive_attr_set_post_ops(attributes, after));
 out:
@@ -173,9 +169,8 @@ static dnnl_status_t make_primitive(const struct trpi_gemm *gemm, struct product
     TRY(describe(&p->bias, 1, key->n, key->n, false, key->dtype));
     TRY(dnnl_primitive_attr_create(&attributes));
     TRY(dnnl_post_ops_create(&after));
-    TRY(describe_attributes(p, attributes, after));
-    bool bias = key->bias && !p->bias_last;
-    TRY(dnnl_matmul_desc_init(&operation, &p->a, &p->b, bias ? &p->bias : NULL, &p->c));
+    TRY(describe_attributes(key, attributes, after));
+    TRY(dnnl_matmul_desc_init(&operation, &p->a, &p->b, key->bias ? &p->bias : NULL, &p->c));
     TRY(dnnl_primitive_desc_create(&desc, &operation, attributes, gemm->engine, NULL));
     p->scratch = *dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
     p->scratch_bytes = dnnl_memory_desc_get_size(&p->scratch);
@@ -284,7 +279,8 @@ static dnnl_status_t run_part(const struct trpi_gemm *gemm, const struct product
     int64_t b = part->batch * args->stride_b + part->j * (args->trans_b ? args->ldb : 1);
     int64_t c = part->batch * args->stride_c + part->i * args->ldc + part->j;
     size_t size = args->dtype == TRP_F32 ? 4 : 2, size_c = args->dtype_c == TRP_F32 ? 4 : 2;
-    /* oneDNN's handles are not const, though it only reads these. */
+    const char *bias = args->bias ? (const char *)args->bias + part->j * (int64_t)size : NULL;
+    /* oneDNN's handles are not const, though it only writes to C and scratch. */
     const struct {
         int argument;
         const dnnl_memory_desc_t *desc;
@@ -294,9 +290,7 @@ static dnnl_status_t run_part(const struct trpi_gemm *gemm, const struct product
         {DNNL_ARG_WEIGHTS, &p->b, (const char *)args->b + b * (int64_t)size},
         {DNNL_ARG_DST, &p->c, (char *)args->c + c * (int64_t)size_c},
         {DNNL_ARG_SCRATCHPAD, &p->scratch, scratch},
-        {p->bias_last ? DNNL_ARG_ATTR_MULTIPLE_POST_OP(p->key.accumulate ? 1 : 0) | DNNL_ARG_SRC_1
-                      : DNNL_ARG_BIAS,
-         &p->bias, (const char *)args->bias + part->j * (int64_t)size},
+        {DNNL_ARG_BIAS, &p->bias, bias},
     };
     int count = args->bias ? 5 : 4, made = 0;
     dnnl_exec_arg_t list[5];
