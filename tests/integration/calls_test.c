@@ -41,20 +41,20 @@ static void large_arguments_and_results_arrive_whole(void **state) {
 static void an_unknown_method_is_an_error_that_names_the_nearest(void **state) {
     trp_actor actor = test_spawn(rt, NULL, NULL);
     trp_code code;
-    trp_error err = {0};
-    test_ask(rt, actor, "ad", NULL, &code, &err);
+    trp_error error = {0};
+    test_ask(rt, actor, "ad", NULL, &code, &error);
     assert_int_equal(code, TRP_ENOTFOUND);
-    assert_non_null(strstr(err.message, "add"));
+    assert_non_null(strstr(error.message, "add"));
     TEST_OK(trp_kill(rt, actor, false, err));
 }
 
 static void a_method_that_fails_reports_its_own_words(void **state) {
     trp_actor actor = test_spawn(rt, NULL, NULL);
     trp_code code;
-    trp_error err = {0};
-    test_ask(rt, actor, "fail", NULL, &code, &err);
+    trp_error error = {0};
+    test_ask(rt, actor, "fail", NULL, &code, &error);
     assert_int_equal(code, TRP_EUSER);
-    assert_non_null(strstr(err.message, "asked to fail"));
+    assert_non_null(strstr(error.message, "asked to fail"));
     assert_int_equal(test_ask_number(rt, actor, "add", NULL), 1);
     TEST_OK(trp_kill(rt, actor, false, err));
 }

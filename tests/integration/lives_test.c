@@ -26,8 +26,8 @@ static bool process_gone(void *arg) {
 
 static bool no_actor_named(void *arg) {
     trp_actor actor;
-    trp_error err;
-    return trp_lookup(rt, arg, &actor, &err) == TRP_ENOTFOUND;
+    trp_error error;
+    return trp_lookup(rt, arg, &actor, &error) == TRP_ENOTFOUND;
 }
 
 /* Ends an actor with infinite restarts by `method` and returns how it died. */
@@ -163,7 +163,7 @@ static void names_are_unique_and_come_free_with_death(void **state) {
     TEST_OK(trp_lookup(rt, "only", &again, err));
     assert_int_equal(again.id, first.id);
     TEST_OK(trp_kill(rt, first, false, err));
-    assert_true(test_until(no_actor_named, "only", 5000));
+    assert_true(test_until(no_actor_named, (void *)"only", 5000));
     again = test_spawn(rt, &options, NULL);
     assert_int_not_equal(again.id, first.id);
     TEST_OK(trp_kill(rt, again, false, err));
@@ -194,9 +194,9 @@ static void A18_get_or_create_makes_one_actor_for_a_hundred_racers(void **state)
 /* Spawns an actor, its child, a group and a detached actor, prints their pids and sleeps. */
 static int be_a_driver(void) {
     trp_runtime *own = NULL;
-    trp_error err = {0};
-    if (trp_init(test_types, NULL, &own, &err) != TRP_OK) {
-        printf("error: %s\n", err.message);
+    trp_error error = {0};
+    if (trp_init(test_types, NULL, &own, &error) != TRP_OK) {
+        printf("error: %s\n", error.message);
         return 1;
     }
     rt = own;

@@ -45,11 +45,10 @@ void test_cluster_stop(test_cluster *cluster);
 /* Asserts that within the deadline all nodes have all their resources free. */
 void test_expect_all_free(trp_runtime *rt, uint64_t timeout_ms);
 
-/* Asserts TRP_OK and prints the error otherwise. */
+/* Asserts TRP_OK and prints the error otherwise. Inside the call, `err` is the macro's own. */
 #define TEST_OK(call)                                                                              \
     do {                                                                                           \
-        trp_error test_error_ = {0};                                                               \
-        trp_error *err = &test_error_;                                                             \
+        trp_error *err = &(trp_error){0};                                                          \
         test_check_ok((call), err, #call, __FILE__, __LINE__);                                     \
     } while (0)
 void test_check_ok(trp_code code, const trp_error *err, const char *call, const char *file,
