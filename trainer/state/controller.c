@@ -4,19 +4,19 @@ bool trpi_run_state_is_final(trp_run_state state) {
     return state == TRP_RUN_ERRORED || state == TRP_RUN_FINISHED || state == TRP_RUN_ABORTED;
 }
 
-static trpi_run_action shut_down(trpi_controller *c, trp_run_state outcome) {
+static trpi_control_action shut_down(trpi_controller *c, trp_run_state outcome) {
     c->state = TRP_RUN_SHUTTING_DOWN;
     c->outcome = outcome;
     return TRPI_DO_TEAR_DOWN;
 }
 
-static trpi_run_action schedule(trpi_controller *c) {
+static trpi_control_action schedule(trpi_controller *c) {
     c->state = TRP_RUN_SCHEDULING;
     c->attempt++;
     return TRPI_DO_START;
 }
 
-static trpi_run_action start_failed(trpi_controller *c) {
+static trpi_control_action start_failed(trpi_controller *c) {
     c->start_failures++;
     if (c->start_failures > c->start_failures_max) {
         return shut_down(c, TRP_RUN_ERRORED);
@@ -25,7 +25,7 @@ static trpi_run_action start_failed(trpi_controller *c) {
     return TRPI_DO_STOP;
 }
 
-static trpi_run_action rank_failed(trpi_controller *c) {
+static trpi_control_action rank_failed(trpi_controller *c) {
     c->failures++;
     if (c->max_failures >= 0 && c->failures > c->max_failures) {
         return shut_down(c, TRP_RUN_ERRORED);
@@ -35,11 +35,11 @@ static trpi_run_action rank_failed(trpi_controller *c) {
     return TRPI_DO_STOP;
 }
 
-static trpi_run_action in_scheduling(trpi_controller *c, trpi_run_event event) {
-    if (event == TRPI_RUN_START_FAILED) {
+static trpi_control_action in_scheduling(trpi_controller *c, trpi_control_event event) {
+    if (event == TRPI_ON_START_FAILED) {
         return start_failed(c);
     }
-    if (event != TRPI_RUN_STARTED) {
+    if (event != TRPI_ON_STARTED) {
         return TRPI_DO_NOTHING;
     }
     c->start_failures = 0;
@@ -47,44 +47,44 @@ static trpi_run_action in_scheduling(trpi_controller *c, trpi_run_event event) {
     return TRPI_DO_WATCH;
 }
 
-static trpi_run_action in_running(trpi_controller *c, trpi_run_event event) {
-    if (event == TRPI_RUN_RANK_FAILED) {
+static trpi_control_action in_running(trpi_controller *c, trpi_control_event event) {
+    if (event == TRPI_ON_RANK_FAILED) {
         return rank_failed(c);
     }
-    return event == TRPI_RUN_ALL_FINISHED ? shut_down(c, TRP_RUN_FINISHED) : TRPI_DO_NOTHING;
+    return event == TRPI_ON_ALL_FINISHED ? shut_down(c, TRP_RUN_FINISHED) : TRPI_DO_NOTHING;
 }
 
-static trpi_run_action in_shutting_down(trpi_controller *c, trpi_run_event event) {
-    if (event != TRPI_RUN_TORN_DOWN) {
+static trpi_control_action in_shutting_down(trpi_controller *c, trpi_control_event event) {
+    if (event != TRPI_ON_TORN_DOWN) {
         return TRPI_DO_NOTHING; /* an abort comes too late: the outcome is decided */
     }
     c->state = c->outcome;
     return TRPI_DO_END;
 }
 
-trpi_run_action trpi_controller_step(trpi_controller *c, trpi_run_event event) {
+trpi_control_action trpi_controller_step(trpi_controller *c, trpi_control_event event) {
     if (c->state == TRP_RUN_SHUTTING_DOWN) {
         return in_shutting_down(c, event);
     }
     if (trpi_run_state_is_final(c->state)) {
         return TRPI_DO_NOTHING;
     }
-    if (event == TRPI_RUN_ABORT) {
+    if (event == TRPI_ON_ABORT) {
         return shut_down(c, TRP_RUN_ABORTED);
     }
-    if (event == TRPI_RUN_BROKEN) {
+    if (event == TRPI_ON_BROKEN) {
         return shut_down(c, TRP_RUN_ERRORED);
     }
     switch (c->state) {
     case TRP_RUN_INITIALIZING:
-        return event == TRPI_RUN_BEGIN ? schedule(c) : TRPI_DO_NOTHING;
+        return event == TRPI_ON_BEGIN ? schedule(c) : TRPI_DO_NOTHING;
     case TRP_RUN_SCHEDULING:
         return in_scheduling(c, event);
     case TRP_RUN_RUNNING:
         return in_running(c, event);
     case TRP_RUN_RESTARTING:
     case TRP_RUN_RESCHEDULING:
-        return event == TRPI_RUN_STOPPED ? schedule(c) : TRPI_DO_NOTHING;
+        return event == TRPI_ON_STOPPED ? schedule(c) : TRPI_DO_NOTHING;
     default:
         return TRPI_DO_NOTHING;
     }

@@ -18,26 +18,26 @@
 
 #include "core/base/base.h"
 
-typedef enum trpi_run_event {
-    TRPI_RUN_BEGIN,
-    TRPI_RUN_STARTED,      /* every rank has been told to train */
-    TRPI_RUN_START_FAILED, /* placement, a worker's start or the rendezvous */
-    TRPI_RUN_RANK_FAILED,  /* at least one rank died or returned an error */
-    TRPI_RUN_ALL_FINISHED, /* every rank has returned without one */
-    TRPI_RUN_STOPPED,      /* nobody works for the failed attempt any more */
-    TRPI_RUN_BROKEN,       /* something that no other attempt will mend */
-    TRPI_RUN_ABORT,        /* the user asked for the end */
-    TRPI_RUN_TORN_DOWN     /* all workers and the placement group are gone */
-} trpi_run_event;
+typedef enum trpi_control_event {
+    TRPI_ON_BEGIN,
+    TRPI_ON_STARTED,      /* every rank has been told to train */
+    TRPI_ON_START_FAILED, /* placement, a worker's start or the rendezvous */
+    TRPI_ON_RANK_FAILED,  /* at least one rank died or returned an error */
+    TRPI_ON_ALL_FINISHED, /* every rank has returned without one */
+    TRPI_ON_STOPPED,      /* nobody works for the failed attempt any more */
+    TRPI_ON_BROKEN,       /* something that no other attempt will mend */
+    TRPI_ON_ABORT,        /* the user asked for the end */
+    TRPI_ON_TORN_DOWN     /* all workers and the placement group are gone */
+} trpi_control_event;
 
-typedef enum trpi_run_action {
+typedef enum trpi_control_action {
     TRPI_DO_NOTHING,
     TRPI_DO_START,     /* answer with STARTED, START_FAILED, BROKEN or ABORT */
     TRPI_DO_WATCH,     /* ... ALL_FINISHED, RANK_FAILED or ABORT */
     TRPI_DO_STOP,      /* ... STOPPED, BROKEN or ABORT */
     TRPI_DO_TEAR_DOWN, /* ... TORN_DOWN */
     TRPI_DO_END
-} trpi_run_action;
+} trpi_control_action;
 
 typedef struct trpi_controller {
     int max_failures;       /* in: -1 = unlimited */
@@ -52,7 +52,7 @@ typedef struct trpi_controller {
 } trpi_controller;
 
 /* An event that the state has no transition for changes nothing: TRPI_DO_NOTHING. */
-trpi_run_action trpi_controller_step(trpi_controller *controller, trpi_run_event event);
+trpi_control_action trpi_controller_step(trpi_controller *controller, trpi_control_event event);
 
 bool trpi_run_state_is_final(trp_run_state state);
 const char *trpi_controller_check(const trpi_controller *controller); /* NULL, or what is broken */

@@ -1,0 +1,416 @@
+#include "trainer/run/gang.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/log.h"
+#include "trainer/run/clock.h"
+#include "trainer/state/ranks.h"
+
+/* How long a wait lasts before it looks whether the run was stopped. What is waited for wakes it up
+ * at once, so this bounds only how late a stop is noticed. */
+enum { SLICE_MS = 50, DEATH_NOTICE_MS = 2000 };
+
+/* ---- Waiting ---- */
+
+/* Milliseconds of the next slice; 0 when the deadline has passed. */
+static uint64_t next_slice(uint64_t deadline_ns) {
+    uint64_t now = trpi_run_now_ns();
+    if (now >= deadline_ns) {
+        return 0;
+    }
+    uint64_t left_ms = (deadline_ns - now + 999999) / 1000000;
+    return TRPI_MIN(left_ms, SLICE_MS);
+}
+
+static bool is_stopped(const trpi_gang *gang) {
+    return atomic_load(gang->stop);
+}
+
+static trp_code stopped(trp_error *err) {
+    return trpi_fail(err, TRP_ECANCELED, "the run was stopped");
+}
+
+/* ---- Lives ---- */
+
+trp_code trpi_gang_init(trpi_gang *gang, trp_runtime *rt, const trpi_run_plan *plan,
+                        const atomic_bool *stop, trp_error *err) {
+    *gang = (trpi_gang){.rt = rt, .plan = plan, .stop = stop, .count = (int)plan->workers};
+    gang->members = calloc((size_t)gang->count, sizeof(*gang->members));
+    return gang->members != NULL ? TRP_OK : trpi_fail(err, TRP_ENOMEM, "%d workers", gang->count);
+}
+
+void trpi_gang_release(trpi_gang *gang) {
+    free(gang->members);
+    *gang = (trpi_gang){0};
+}
+
+static trpi_member *member_of(trpi_gang *gang, trp_actor actor) {
+    for (int i = 0; i < gang->count; i++) {
+        if (gang->members[i].actor.id == actor.id) {
+            return &gang->members[i];
+        }
+    }
+    return NULL;
+}
+
+/* Takes one notice of death from the runtime's queue and leaves it with its member. */
+static bool take_death(trpi_gang *gang, uint64_t timeout_ms) {
+    trp_death death;
+    if (trp_next_death(gang->rt, timeout_ms, &death, NULL) != TRP_OK) {
+        return false;
+    }
+    trpi_member *member = member_of(gang, death.actor);
+    if (member != NULL) {
+        member->living = false;
+        member->has_death = true;
+        member->death = death;
+    }
+    return true;
+}
+
+static int living(const trpi_gang *gang) {
+    int count = 0;
+    for (int i = 0; i < gang->count; i++) {
+        count += gang->members[i].living;
+    }
+    return count;
+}
+
+static void forget_call(trpi_gang *gang, trpi_member *member) {
+    if (member->training) {
+        trp_ref_release(gang->rt, member->train);
+        member->training = false;
+    }
+}
+
+void trpi_gang_clear(trpi_gang *gang, uint64_t timeout_ms) {
+    trp_error err = {0};
+    if (gang->group.id != 0 && trp_group_remove(gang->rt, gang->group, &err) != TRP_OK) {
+        trpi_log(TRPI_WARN, "group_remove", "error=\"%s\"", err.message);
+    }
+    gang->group.id = 0;
+    uint64_t deadline_ns = trpi_run_now_ns() + trpi_run_ms(timeout_ms);
+    for (uint64_t slice = 1; living(gang) > 0 && slice > 0;) {
+        slice = next_slice(deadline_ns);
+        take_death(gang, slice);
+    }
+    for (int i = 0; i < gang->count; i++) {
+        trpi_member *member = &gang->members[i];
+        forget_call(gang, member);
+        if (member->living) {
+            trpi_log(TRPI_WARN, "worker_outlives_run", "actor=%" PRIu64, member->actor.id);
+        }
+        if (member->actor.id != 0) {
+            trp_demonitor(gang->rt, member->actor);
+        }
+        *member = (trpi_member){0};
+    }
+}
+
+/* ---- Placement and start ---- */
+
+static trp_code create_group(trpi_gang *gang, const trp_resource *resources, trp_error *err) {
+    const trpi_run_plan *plan = gang->plan;
+    trp_bundle *bundles = calloc((size_t)gang->count, sizeof(*bundles));
+    if (bundles == NULL) {
+        return trpi_fail(err, TRP_ENOMEM, "%d bundles", gang->count);
+    }
+    for (int i = 0; i < gang->count; i++) {
+        bundles[i] = (trp_bundle){.cpus = plan->cpus,
+                                  .gpus = plan->gpus,
+                                  .resources = resources,
+                                  .resource_count = plan->resources_count};
+    }
+    trp_group_options options = {.strategy = (trp_strategy)plan->placement,
+                                 .bundles = bundles,
+                                 .bundle_count = (size_t)gang->count};
+    trp_code code = trp_group_create(gang->rt, &options, &gang->group, err);
+    free(bundles);
+    return code;
+}
+
+/* The plan's resources as the runtime takes them; NULL when memory is out. */
+static trp_resource *resources_of(const trpi_run_plan *plan) {
+    trp_resource *resources = calloc(plan->resources_count + 1, sizeof(*resources));
+    for (size_t i = 0; resources != NULL && i < plan->resources_count; i++) {
+        resources[i] = (trp_resource){plan->resources[i].name, plan->resources[i].amount};
+    }
+    return resources;
+}
+
+trp_code trpi_gang_place(trpi_gang *gang, uint64_t deadline_ns, trp_error *err) {
+    if (gang->group.id == 0) {
+        trp_resource *resources = resources_of(gang->plan);
+        if (resources == NULL) {
+            return trpi_fail(err, TRP_ENOMEM, "resources");
+        }
+        trp_code code = create_group(gang, resources, err);
+        free(resources);
+        if (code != TRP_OK) {
+            return trpi_context(err, code, "place %d workers", gang->count);
+        }
+    }
+    for (;;) {
+        uint64_t slice = next_slice(deadline_ns);
+        trp_error inner = {0};
+        trp_code code = trp_group_wait(gang->rt, gang->group, slice, NULL, 0, &inner);
+        if (is_stopped(gang)) {
+            return stopped(err);
+        }
+        if (code != TRP_ETIMEOUT || slice == 0) {
+            if (code != TRP_OK && err != NULL) {
+                *err = inner;
+            }
+            return code == TRP_OK ? code : trpi_context(err, code, "place %d workers", gang->count);
+        }
+    }
+}
+
+static trp_code spawn_member(trpi_gang *gang, int bundle, const trp_resource *resources,
+                             trp_error *err) {
+    const trpi_run_plan *plan = gang->plan;
+    trpi_member *member = &gang->members[bundle];
+    trp_spawn_options options = {.cpus = plan->cpus,
+                                 .gpus = plan->gpus,
+                                 .resources = resources,
+                                 .resource_count = plan->resources_count,
+                                 .start_timeout_ms = plan->start_timeout_ms,
+                                 .group = gang->group,
+                                 .bundle = bundle};
+    *member = (trpi_member){0};
+    trp_code code =
+        trp_spawn(gang->rt, trp_worker_type.name, (trp_bytes){0}, &options, &member->actor, err);
+    if (code == TRP_OK) {
+        member->living = true;
+        code = trp_monitor(gang->rt, member->actor, err);
+    }
+    return code == TRP_OK ? code : trpi_context(err, code, "spawn worker %d", bundle);
+}
+
+trp_code trpi_gang_spawn(trpi_gang *gang, trp_error *err) {
+    trp_resource *resources = resources_of(gang->plan);
+    if (resources == NULL) {
+        return trpi_fail(err, TRP_ENOMEM, "resources");
+    }
+    trp_code code = TRP_OK;
+    for (int i = 0; code == TRP_OK && i < gang->count; i++) {
+        if (!gang->members[i].living) {
+            code = spawn_member(gang, i, resources, err);
+        }
+    }
+    free(resources);
+    return code;
+}
+
+static trp_code wait_member(trpi_gang *gang, int bundle, uint64_t deadline_ns, trp_error *err) {
+    trpi_member *member = &gang->members[bundle];
+    for (;;) {
+        uint64_t slice = next_slice(deadline_ns);
+        trp_error inner = {0};
+        trp_code code = trp_actor_wait_alive(gang->rt, member->actor, slice, &inner);
+        if (is_stopped(gang)) {
+            return stopped(err);
+        }
+        if (code == TRP_ETIMEOUT && slice > 0) {
+            continue;
+        }
+        if (code != TRP_OK) {
+            member->living = member->living && code != TRP_EACTOR_DIED;
+            return trpi_fail(err, code, "start worker %d: %s", bundle, inner.message);
+        }
+        trp_actor_info info;
+        code = trp_actor_get_info(gang->rt, member->actor, &info, err);
+        if (code == TRP_OK) {
+            member->node = info.node;
+            member->pid = info.pid;
+            TRPI_SET(member->devices, info.devices);
+        }
+        return code;
+    }
+}
+
+trp_code trpi_gang_assemble(trpi_gang *gang, uint64_t deadline_ns, trp_error *err) {
+    for (int i = 0; i < gang->count; i++) {
+        trp_code code = wait_member(gang, i, deadline_ns, err);
+        if (code != TRP_OK) {
+            return code;
+        }
+    }
+    trpi_rank_slot *slots = calloc((size_t)gang->count, sizeof(*slots));
+    if (slots == NULL) {
+        return trpi_fail(err, TRP_ENOMEM, "ranks");
+    }
+    for (int i = 0; i < gang->count; i++) {
+        slots[i].node = gang->members[i].node;
+        slots[i].devices = gang->members[i].devices;
+    }
+    trpi_ranks_assign(slots, (size_t)gang->count);
+    for (int i = 0; i < gang->count; i++) {
+        gang->members[i].rank = slots[i].rank;
+        gang->members[i].local_rank = slots[i].local_rank;
+        gang->members[i].local_world = slots[i].local_world;
+        gang->members[i].node_rank = slots[i].node_rank;
+    }
+    free(slots);
+    return TRP_OK;
+}
+
+/* ---- An attempt ---- */
+
+static trpi_member *rank_zero(trpi_gang *gang) {
+    for (int i = 0; i < gang->count; i++) {
+        if (gang->members[i].rank == 0) {
+            return &gang->members[i];
+        }
+    }
+    return &gang->members[0];
+}
+
+/* The answer may take as long as rank 0 is still busy with leaving the attempt before. */
+static trp_code ask_until(trpi_gang *gang, trp_actor actor, const char *method, trp_bytes args,
+                          uint64_t deadline_ns, trp_buf *reply, trp_error *err) {
+    uint64_t now = trpi_run_now_ns();
+    uint64_t left_ms = deadline_ns > now ? (deadline_ns - now) / 1000000 + 1 : 1;
+    return trp_ask(gang->rt, actor, method, args, left_ms, reply, err);
+}
+
+trp_code trpi_gang_join(trpi_gang *gang, uint64_t attempt, uint64_t token, uint64_t deadline_ns,
+                        trpi_arena *arena, trpi_run_joined *ret_joined, trp_error *err) {
+    trpi_run_join join = {.attempt = attempt, .world = gang->count, .token = token};
+    trp_buf args = {0}, reply = {0};
+    trp_code code = trpi_pack_join(&join, &args, err);
+    if (code == TRP_OK) {
+        code = ask_until(gang, rank_zero(gang)->actor, "join", trp_buf_bytes(&args), deadline_ns,
+                         &reply, err);
+    }
+    if (code == TRP_OK) {
+        code = trpi_unpack_joined(trp_buf_bytes(&reply), arena, ret_joined, err);
+    }
+    trp_buf_release(&args);
+    trp_buf_release(&reply);
+    return code == TRP_OK ? code : trpi_context(err, code, "rendezvous at rank 0");
+}
+
+static trp_code train_member(trpi_gang *gang, trpi_member *member,
+                             const trpi_run_assignment *common, trp_error *err) {
+    trpi_run_assignment assignment = *common;
+    assignment.rank = member->rank;
+    assignment.world = gang->count;
+    assignment.local_rank = member->local_rank;
+    assignment.local_world = member->local_world;
+    assignment.node_rank = member->node_rank;
+    trp_buf args = {0};
+    trp_code code = trpi_pack_assignment(&assignment, &args, err);
+    if (code == TRP_OK) {
+        code = trp_call(gang->rt, member->actor, "train", trp_buf_bytes(&args), 0, &member->train,
+                        err);
+        member->training = code == TRP_OK;
+    }
+    trp_buf_release(&args);
+    return code == TRP_OK ? code : trpi_context(err, code, "start rank %d", member->rank);
+}
+
+trp_code trpi_gang_train(trpi_gang *gang, const trpi_run_assignment *common, trp_error *err) {
+    trp_code code = TRP_OK;
+    for (int i = 0; code == TRP_OK && i < gang->count; i++) {
+        code = train_member(gang, &gang->members[i], common, err);
+    }
+    return code;
+}
+
+int trpi_gang_training(const trpi_gang *gang) {
+    int count = 0;
+    for (int i = 0; i < gang->count; i++) {
+        count += gang->members[i].training;
+    }
+    return count;
+}
+
+trpi_member *trpi_gang_wait(trpi_gang *gang, uint64_t timeout_ms) {
+    size_t count = 0;
+    trpi_member *found = NULL;
+    trp_ref *refs = calloc((size_t)gang->count, sizeof(*refs));
+    trpi_member **members = calloc((size_t)gang->count, sizeof(*members));
+    bool *done = calloc((size_t)gang->count, sizeof(*done));
+    if (refs == NULL || members == NULL || done == NULL) {
+        goto out;
+    }
+    for (int i = 0; i < gang->count; i++) {
+        if (gang->members[i].training) {
+            members[count] = &gang->members[i];
+            refs[count++] = gang->members[i].train;
+        }
+    }
+    trp_error err = {0};
+    if (trp_wait(gang->rt, refs, count, 1, timeout_ms, done, &err) != TRP_OK) {
+        trpi_log(TRPI_WARN, "wait_for_ranks", "error=\"%s\"", err.message);
+        goto out;
+    }
+    for (size_t i = 0; found == NULL && i < count; i++) {
+        found = done[i] ? members[i] : NULL;
+    }
+out:
+    free(refs);
+    free(members);
+    free(done);
+    return found;
+}
+
+/* The notice may be a moment behind the failure of the call. */
+static void find_death(trpi_gang *gang, trpi_member *member, trp_death *ret_death) {
+    uint64_t deadline_ns = trpi_run_now_ns() + trpi_run_ms(DEATH_NOTICE_MS);
+    for (uint64_t slice = 1; !member->has_death && slice > 0;) {
+        slice = next_slice(deadline_ns);
+        take_death(gang, slice);
+    }
+    if (member->has_death) {
+        *ret_death = member->death;
+        member->has_death = false;
+    }
+}
+
+static bool is_loss(trp_code code) {
+    return code == TRP_EACTOR_DIED || code == TRP_ENODE_DIED || code == TRP_EDISCONNECTED ||
+           code == TRP_EUNAVAILABLE;
+}
+
+trp_code trpi_gang_collect(trpi_gang *gang, trpi_member *member, trp_death *ret_death,
+                           trp_error *err) {
+    trp_bytes value;
+    *ret_death = (trp_death){0};
+    trp_code code = trp_get(gang->rt, member->train, 0, &value, err);
+    forget_call(gang, member);
+    if (is_loss(code)) {
+        find_death(gang, member, ret_death);
+    }
+    return code;
+}
+
+void trpi_gang_abort(trpi_gang *gang, uint64_t attempt) {
+    trp_buf bytes = {0};
+    trp_error err = {0};
+    trp_code code = trpi_pack_abort(&(trpi_run_abort){attempt}, &bytes, &err);
+    for (int i = 0; code == TRP_OK && i < gang->count; i++) {
+        trpi_member *member = &gang->members[i];
+        if (member->training && member->living) {
+            code = trp_signal(gang->rt, member->actor, 0, trp_buf_bytes(&bytes), &err);
+        }
+    }
+    if (code != TRP_OK) { /* whoever was not told is killed when the others have left */
+        trpi_log(TRPI_WARN, "abort_attempt", "error=\"%s\"", err.message);
+    }
+    trp_buf_release(&bytes);
+}
+
+void trpi_gang_kill_training(trpi_gang *gang) {
+    for (int i = 0; i < gang->count; i++) {
+        trpi_member *member = &gang->members[i];
+        trp_error err = {0};
+        if (member->training && member->living &&
+            trp_kill(gang->rt, member->actor, false, &err) != TRP_OK) {
+            trpi_log(TRPI_WARN, "kill_rank", "rank=%d error=\"%s\"", member->rank, err.message);
+        }
+    }
+}

@@ -1,0 +1,71 @@
+/* gang.h: the workers of a run, placed together: their processes, their ranks and their calls.
+ *
+ * A member is a bundle of the placement group and whoever works in it. Members outlive attempts:
+ * one that dies is spawned again into its bundle, the others keep their processes. Knows no policy:
+ * what to do when a member fails is decided by others. Threads: one. Every wait has a deadline and
+ * ends early, with TRP_ECANCELED, once *stop is set. */
+#ifndef TRPI_GANG_H
+#define TRPI_GANG_H
+
+#include <stdatomic.h>
+#include <troupe/train.h>
+
+#include "trainer/run/messages.h"
+
+typedef struct trpi_member {
+    trp_actor actor;
+    bool living;   /* spawned, and no notice of its death so far */
+    bool training; /* the call of its train function is under way, in `train` */
+    trp_ref train;
+    uint64_t node;
+    int64_t pid;
+    char devices[128];
+    int rank, local_rank, local_world, node_rank;
+    bool has_death; /* a notice that nobody has asked for yet */
+    trp_death death;
+} trpi_member;
+
+typedef struct trpi_gang {
+    trp_runtime *rt;
+    const trpi_run_plan *plan; /* borrowed */
+    const atomic_bool *stop;
+    trp_group group;      /* id 0 = not placed */
+    trpi_member *members; /* by bundle */
+    int count;
+} trpi_gang;
+
+TRP_CHECKED trp_code trpi_gang_init(trpi_gang *gang, trp_runtime *rt, const trpi_run_plan *plan,
+                                    const atomic_bool *stop, trp_error *err);
+/* Kills every member, removes the group and waits until both is done, at most timeout_ms. The gang
+ * can be placed again. */
+void trpi_gang_clear(trpi_gang *gang, uint64_t timeout_ms);
+void trpi_gang_release(trpi_gang *gang); /* clear it first */
+
+/* Reserves all bundles, unless they are. TRP_ETIMEOUT says what is missing. */
+TRP_CHECKED trp_code trpi_gang_place(trpi_gang *gang, uint64_t deadline_ns, trp_error *err);
+/* Spawns whoever does not live. Returns without waiting for them. */
+TRP_CHECKED trp_code trpi_gang_spawn(trpi_gang *gang, trp_error *err);
+/* Waits until all members live and gives them ranks. TRP_EACTOR_DIED: one could not be started. */
+TRP_CHECKED trp_code trpi_gang_assemble(trpi_gang *gang, uint64_t deadline_ns, trp_error *err);
+
+/* Rank 0 opens the meeting place; *ret_joined lives in the arena. */
+TRP_CHECKED trp_code trpi_gang_join(trpi_gang *gang, uint64_t attempt, uint64_t token,
+                                    uint64_t deadline_ns, trpi_arena *arena,
+                                    trpi_run_joined *ret_joined, trp_error *err);
+/* Calls the train function on every member. `common` has what is the same for all. */
+TRP_CHECKED trp_code trpi_gang_train(trpi_gang *gang, const trpi_run_assignment *common,
+                                     trp_error *err);
+
+/* A member whose train call has ended, or NULL when timeout_ms has passed first. */
+trpi_member *trpi_gang_wait(trpi_gang *gang, uint64_t timeout_ms);
+/* The end of that call: TRP_OK, or its error. *ret_death has cause NONE unless the member died. */
+TRP_CHECKED trp_code trpi_gang_collect(trpi_gang *gang, trpi_member *member, trp_death *ret_death,
+                                       trp_error *err);
+int trpi_gang_training(const trpi_gang *gang); /* how many */
+
+/* Tells all that still train to leave that attempt. */
+void trpi_gang_abort(trpi_gang *gang, uint64_t attempt);
+/* SIGKILL for those who have not. Their calls then end. */
+void trpi_gang_kill_training(trpi_gang *gang);
+
+#endif
