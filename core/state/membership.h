@@ -33,8 +33,8 @@ uint64_t trpi_membership_join(trpi_membership *membership, uint64_t id, uint64_t
 void trpi_membership_leave(trpi_membership *membership, uint64_t id); /* dead from now on */
 void trpi_membership_forget(trpi_membership *membership, uint64_t id);
 /* Something came from this incarnation: true if it is the living one (and notes the time). */
-TRP_CHECKED bool trpi_membership_hears(trpi_membership *membership, uint64_t id,
-                                       uint64_t incarnation, uint64_t now_ns);
+bool trpi_membership_hears(trpi_membership *membership, uint64_t id, uint64_t incarnation,
+                           uint64_t now_ns);
 uint64_t trpi_membership_incarnation(const trpi_membership *membership, uint64_t id);
 
 /* Before asking for the silent ones: notices jumps of time. */

@@ -34,11 +34,12 @@ static void init_shares(trpi_pool *pool, const trpi_request *has) {
 void trpi_pool_init(trpi_pool *pool, const trpi_request *has) {
     init_shares(pool, has);
     int64_t gpus = trpi_request_amount(has, TRPI_GPU);
-    TRP_ASSERT(gpus % TRPI_ONE == 0);
-    pool->slot_count = (size_t)(gpus / TRPI_ONE);
+    TRP_ASSERT(gpus % TRPI_ONE == 0 || gpus < TRPI_ONE);
+    pool->slot_count = (size_t)((gpus + TRPI_ONE - 1) / TRPI_ONE);
     pool->slots = trpi_alloc(TRPI_MAX(pool->slot_count, (size_t)1) * sizeof(trpi_slot));
     for (size_t i = 0; i < pool->slot_count; i++) {
-        pool->slots[i] = (trpi_slot){(uint32_t)i, TRPI_ONE, TRPI_ONE};
+        int64_t part = TRPI_MIN(gpus, TRPI_ONE);
+        pool->slots[i] = (trpi_slot){(uint32_t)i, part, part};
     }
 }
 

@@ -84,7 +84,8 @@ typedef struct trpi_grant {
     size_t part_count;
 } trpi_grant; /* zeroed = holds nothing */
 
-/* A node's pool: every gpu is a slot of its own. gpu must be whole. */
+/* A pool of exactly these amounts: every gpu is a slot of its own, a fraction of one is one slot.
+ */
 void trpi_pool_init(trpi_pool *pool, const trpi_request *has);
 /* A bundle's pool: exactly what the grant holds, on the same devices. */
 void trpi_pool_init_from_grant(trpi_pool *pool, const trpi_request *request,

@@ -1,0 +1,447 @@
+/* cluster.c: the door of the machine, the order of a step, and what all its files need.
+ *
+ * A step: (1) what was waiting for its time, (2) the event, (3) whatever now fits somewhere is
+ * placed. The fences are here: a message of a node or client counts only if its peer is the one
+ * that this living node or client said hello from. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "actors/state/cluster_parts.h"
+
+trpi_cluster_config trpi_cluster_config_default(void) {
+    return (trpi_cluster_config){
+        .cluster = "",
+        .version = TROUPE_VERSION,
+        .seed = 1,
+        .heartbeat_ms = 500,
+        .node_timeout_ms = 5000,
+        .client_timeout_ms = 10000,
+        .tick_ms = 50,
+        .end_repeat_ms = 2000,
+        .start_timeout_ms = 30000,
+        .restart_backoff_ms = 100,
+        .restart_backoff_max_ms = 10000,
+        .restart_forget_ms = 10000,
+        .actors_max = 100000,
+        .dead_actors_kept = 10000,
+        .dead_tails_kept = 256,
+        .nodes_max = 10000,
+        .dead_nodes_kept = 1000,
+        .clients_max = 100000,
+        .jobs_kept = 1000,
+        .groups_max = 100000,
+        .subscriptions_max = 4000000,
+        .kv_entries_max = 100000,
+        .kv_bytes_max = (uint64_t)64 << 20,
+    };
+}
+
+trpi_cluster *trpi_cluster_new(const trpi_cluster_config *config) {
+    trpi_cluster *c = trpi_alloc(sizeof(*c));
+    c->config = *config;
+    c->id = trpi_strdup(config->cluster);
+    c->version = trpi_strdup(config->version);
+    c->random = config->seed;
+    uint64_t late_ns = config->node_timeout_ms * TRPI_NS_PER_MS / 4;
+    trpi_membership_init(&c->node_members, config->node_timeout_ms * TRPI_NS_PER_MS, late_ns);
+    trpi_membership_init(&c->client_members, config->client_timeout_ms * TRPI_NS_PER_MS, late_ns);
+    trpi_resource_names_init(&c->resource_names);
+    return c;
+}
+
+/* Frees the records of a table, then the table. */
+static void release_records(trpi_table *table, void (*free_one)(void *record)) {
+    void *record;
+    uint64_t id = 0;
+    while ((record = trpi_table_next(table, &id)) != NULL) {
+        free_one(record);
+    }
+    trpi_table_release(table);
+}
+
+static void free_node(void *record) {
+    trpi_node_free(record);
+}
+static void free_client(void *record) {
+    trpi_client_free(record);
+}
+static void free_job(void *record) {
+    trpi_job_free(record);
+}
+static void free_actor(void *record) {
+    trpi_actor_free(record);
+}
+static void free_group(void *record) {
+    trpi_group_free(record);
+}
+
+static void release_recent(trpi_cluster *c) {
+    for (size_t i = 0; i < TRPI_RECENT_DEATHS; i++) {
+        free((char *)c->recent[i].death.message);
+    }
+}
+
+void trpi_cluster_free(trpi_cluster *c) {
+    if (!c) {
+        return;
+    }
+    release_records(&c->groups, free_group);
+    release_records(&c->actors, free_actor);
+    release_records(&c->clients, free_client);
+    release_records(&c->jobs, free_job);
+    release_records(&c->nodes, free_node);
+    trpi_table *tables[] = {&c->node_peers, &c->client_peers, &c->dead, &c->stirred, &c->timers};
+    for (size_t i = 0; i < TRPI_COUNTOF(tables); i++) {
+        trpi_table_release(tables[i]);
+    }
+    trpi_index_release(&c->uuids);
+    trpi_index_release(&c->names);
+    trpi_queue_release(&c->waiting);
+    trpi_queue_release(&c->waiting_groups);
+    trpi_queue_release(&c->lost_groups);
+    trpi_membership_release(&c->node_members);
+    trpi_membership_release(&c->client_members);
+    trpi_sched_release(&c->sched);
+    trpi_resource_names_release(&c->resource_names);
+    trpi_kv_release(c);
+    release_recent(c);
+    free(c->id);
+    free(c->version);
+    free(c);
+}
+
+/* ---- Actions ---- */
+
+void trpi_actions_release(trpi_actions *actions) {
+    free(actions->items);
+    trpi_arena_release(&actions->arena);
+    *actions = (trpi_actions){0};
+}
+
+trpi_cluster_action *trpi_act(trpi_cluster *c, trpi_cluster_action_kind kind) {
+    trpi_actions *out = c->out;
+    if (out->count == out->capacity) {
+        out->capacity = TRPI_MAX(2 * out->capacity, (size_t)16);
+        out->items = trpi_realloc(out->items, out->capacity * sizeof(*out->items));
+    }
+    trpi_cluster_action *action = &out->items[out->count++];
+    memset(action, 0, sizeof(*action));
+    action->kind = kind;
+    return action;
+}
+
+trpi_msg *trpi_post(trpi_cluster *c, uint64_t peer, trpi_msg_type type) {
+    trpi_cluster_action *action = trpi_act(c, TRPI_ACTION_SEND);
+    action->peer = peer;
+    action->msg.type = type;
+    return &action->msg;
+}
+
+void *trpi_keep_array(trpi_cluster *c, size_t count, size_t size) {
+    void *array = trpi_arena_alloc(&c->out->arena, TRPI_MAX(count * size, (size_t)1));
+    TRP_ASSERT(array); /* no limit is set: memory is out, and the head cannot go on half-told */
+    return array;
+}
+
+const char *trpi_keep(trpi_cluster *c, const char *text) {
+    size_t size = text ? strlen(text) : 0;
+    char *copy = trpi_keep_array(c, size + 1, 1);
+    if (size) {
+        memcpy(copy, text, size);
+    }
+    return copy;
+}
+
+void trpi_post_done(trpi_cluster *c, uint64_t peer, uint64_t request, const trp_error *error) {
+    const char *message = error && error->code ? trpi_keep(c, error->message) : "";
+    trpi_msg *msg = trpi_post(c, peer, TRPI_MSG_DONE);
+    msg->done.request = request;
+    msg->done.code = error ? error->code : TRP_OK;
+    msg->done.message = message;
+}
+
+void trpi_ask(trpi_askers *askers, uint64_t client, uint64_t request) {
+    askers->items = trpi_realloc(askers->items, (askers->count + 1) * sizeof(trpi_asker));
+    askers->items[askers->count++] = (trpi_asker){client, request};
+}
+
+void trpi_answer_all(trpi_cluster *c, trpi_askers *askers) {
+    for (size_t i = 0; i < askers->count; i++) {
+        const trpi_client_rec *client = trpi_table_get(&c->clients, askers->items[i].client);
+        if (client) {
+            trpi_post_done(c, client->peer, askers->items[i].request, NULL);
+        }
+    }
+    free(askers->items);
+    *askers = (trpi_askers){0};
+}
+
+void trpi_replace(char **text, const char *value) {
+    char *copy = trpi_strdup(value);
+    free(*text);
+    *text = copy;
+}
+
+/* ---- Timers: one per actor. The key is the due time rounded up to 65 us, and a number that keeps
+ * those of the same moment apart ---- */
+
+void trpi_timer_set(trpi_cluster *c, trpi_actor_rec *actor, uint64_t at_ns) {
+    trpi_timer_clear(c, actor);
+    uint64_t slot = (at_ns >> 16) + 1;
+    do {
+        actor->timer = slot << 16 | (c->timer_number++ & 0xffff);
+        slot += (c->timer_number & 0xffff) == 0; /* 65536 in one moment: the next one */
+    } while (trpi_table_get(&c->timers, actor->timer));
+    trpi_table_put(&c->timers, actor->timer, actor);
+}
+
+void trpi_timer_clear(trpi_cluster *c, trpi_actor_rec *actor) {
+    if (actor->timer) {
+        trpi_table_remove(&c->timers, actor->timer);
+        actor->timer = 0;
+    }
+}
+
+static void run_timers(trpi_cluster *c) {
+    trpi_actor_rec *actor;
+    uint64_t due = 0;
+    while ((actor = trpi_table_next(&c->timers, &due)) != NULL && due <= c->now_ns) {
+        trpi_timer_clear(c, actor);
+        trpi_actor_timer(c, actor);
+    }
+}
+
+uint64_t trpi_cluster_wake_ns(const trpi_cluster *c) {
+    uint64_t due = 0;
+    bool waits = trpi_table_next(&c->timers, &due) != NULL;
+    return waits ? TRPI_MIN(due, c->next_tick_ns) : c->next_tick_ns;
+}
+
+/* ---- Dispatch ---- */
+
+static void from_node(trpi_cluster *c, trpi_node_rec *node, const trpi_msg *msg) {
+    (void)trpi_membership_hears(&c->node_members, node->id, node->incarnation, c->now_ns);
+    switch (msg->type) {
+    case TRPI_MSG_STARTED:
+        trpi_actor_started(c, node, &msg->started);
+        break;
+    case TRPI_MSG_EXITED:
+        trpi_actor_exited(c, node, &msg->exited);
+        break;
+    case TRPI_MSG_NODE_BYE:
+        trpi_node_bye(c, node, &msg->node_bye);
+        break;
+    case TRPI_MSG_PID_GONE: {
+        trpi_client_rec *client = trpi_table_get(&c->clients, msg->pid_gone.client);
+        if (client) {
+            trpi_client_end(c, client, "its process ended");
+        }
+        break;
+    }
+    case TRPI_MSG_LOG_LINES:
+        trpi_log_lines(c, &msg->log_lines);
+        break;
+    case TRPI_MSG_LOGS_DATA:
+        trpi_logs_data(c, &msg->logs_data);
+        break;
+    default:
+        c->stale++;
+    }
+}
+
+static void shutdown_asked(trpi_cluster *c, trpi_client_rec *client,
+                           const trpi_msg_head_shutdown *msg) {
+    trp_error error = {0};
+    if (strcmp(msg->cluster, c->id) != 0) {
+        (void)trpi_fail(&error, TRP_EINVALID, "this head serves cluster %s, not %.64s", c->id,
+                        msg->cluster);
+    }
+    trpi_post_done(c, client->peer, msg->request, &error);
+    if (error.code == TRP_OK) {
+        trpi_nodes_shutdown(c, "troupe stop");
+    }
+}
+
+static void from_client(trpi_cluster *c, trpi_client_rec *client, const trpi_msg *msg) {
+    (void)trpi_membership_hears(&c->client_members, client->id, 1, c->now_ns);
+    switch (msg->type) {
+    case TRPI_MSG_CLIENT_BYE:
+        trpi_client_bye(c, client, &msg->client_bye);
+        break;
+    case TRPI_MSG_SPAWN:
+        trpi_actor_spawn(c, client, &msg->spawn);
+        break;
+    case TRPI_MSG_LOOKUP:
+        trpi_actor_lookup(c, client, &msg->lookup);
+        break;
+    case TRPI_MSG_SUBSCRIBE:
+        trpi_actor_subscribe(c, client, &msg->subscribe);
+        break;
+    case TRPI_MSG_KILL:
+        trpi_actor_kill(c, client, &msg->kill);
+        break;
+    case TRPI_MSG_SIGNAL:
+        trpi_actor_signal(c, &msg->signal);
+        break;
+    case TRPI_MSG_GROUP_CREATE:
+        trpi_group_create(c, client, &msg->group_create);
+        break;
+    case TRPI_MSG_GROUP_WATCH:
+        trpi_group_watch(c, client, &msg->group_watch);
+        break;
+    case TRPI_MSG_GROUP_REMOVE:
+        trpi_group_remove(c, client, &msg->group_remove);
+        break;
+    case TRPI_MSG_KV_PUT:
+        trpi_kv_put(c, client, &msg->kv_put);
+        break;
+    case TRPI_MSG_KV_GET:
+        trpi_kv_get(c, client, &msg->kv_get);
+        break;
+    case TRPI_MSG_LIST_QUERY: {
+        const char *what = trpi_keep(c, msg->list_query.what);
+        trpi_cluster_action *action = trpi_act(c, TRPI_ACTION_LIST);
+        action->peer = client->peer;
+        action->request = msg->list_query.request;
+        action->text = what;
+        break;
+    }
+    case TRPI_MSG_LOGS_QUERY:
+        trpi_logs_query(c, client, &msg->logs_query);
+        break;
+    case TRPI_MSG_HEAD_SHUTDOWN:
+        shutdown_asked(c, client, &msg->head_shutdown);
+        break;
+    default:
+        c->stale++;
+    }
+}
+
+/* The number of a request that has one, so that a stranger's can be refused by it. */
+static uint64_t request_of(const trpi_msg *msg) {
+    switch (msg->type) {
+    case TRPI_MSG_CLIENT_BYE:
+    case TRPI_MSG_SPAWN:
+    case TRPI_MSG_LOOKUP:
+    case TRPI_MSG_KILL:
+    case TRPI_MSG_GROUP_CREATE:
+    case TRPI_MSG_GROUP_WATCH:
+    case TRPI_MSG_GROUP_REMOVE:
+    case TRPI_MSG_KV_PUT:
+    case TRPI_MSG_KV_GET:
+    case TRPI_MSG_LIST_QUERY:
+    case TRPI_MSG_LOGS_QUERY:
+    case TRPI_MSG_HEAD_SHUTDOWN:
+        return msg->spawn.request; /* the first field of all of these */
+    default:
+        return 0;
+    }
+}
+
+static void from_stranger(trpi_cluster *c, uint64_t peer, const trpi_msg *msg) {
+    c->stale++;
+    if (request_of(msg) != 0) {
+        trp_error error;
+        (void)trpi_fail(&error, TRP_EDISCONNECTED,
+                        "the head does not know this process (any more): it was silent for longer "
+                        "than CLIENT_TIMEOUT_MS, or never said hello");
+        trpi_post_done(c, peer, request_of(msg), &error);
+    }
+}
+
+static void message(trpi_cluster *c, uint64_t peer, const trpi_msg *msg) {
+    trpi_node_rec *node = trpi_table_get(&c->node_peers, peer);
+    trpi_client_rec *client = trpi_table_get(&c->client_peers, peer);
+    if (msg->type == TRPI_MSG_HEARTBEAT) {
+        if (msg->heartbeat.node) {
+            trpi_node_heartbeat(c, peer, &msg->heartbeat);
+        } else {
+            trpi_client_heartbeat(c, peer, &msg->heartbeat);
+        }
+    } else if (msg->type == TRPI_MSG_NODE_HELLO && !client) {
+        trpi_node_hello(c, peer, &msg->node_hello);
+    } else if (msg->type == TRPI_MSG_CLIENT_HELLO && !node) {
+        trpi_client_hello(c, peer, &msg->client_hello);
+    } else if (node) {
+        from_node(c, node, msg);
+    } else if (client) {
+        from_client(c, client, msg);
+    } else {
+        from_stranger(c, peer, msg);
+    }
+}
+
+static void tick(trpi_cluster *c) {
+    c->next_tick_ns = c->now_ns + c->config.tick_ms * TRPI_NS_PER_MS;
+    trpi_nodes_tick(c);
+    trpi_clients_tick(c);
+}
+
+static void node_gone(trpi_cluster *c, const trpi_cluster_event *event) {
+    trpi_node_rec *node = trpi_table_get(&c->nodes, event->id);
+    if (node && node->living && node->incarnation == event->incarnation) {
+        trpi_node_dead(c, node, false, event->reason);
+    }
+}
+
+static void client_gone(trpi_cluster *c, const trpi_cluster_event *event) {
+    trpi_client_rec *client = trpi_table_get(&c->clients, event->id);
+    if (client) {
+        trpi_client_end(c, client, event->reason);
+    }
+}
+
+static void place_what_waits(trpi_cluster *c) {
+    if (c->stopping) {
+        return;
+    }
+    if (c->sched.fresh.count) {
+        trpi_groups_place(c);
+        trpi_actors_place(c);
+        trpi_sched_settle(&c->sched);
+    }
+    trpi_groups_place_actors(c);
+}
+
+static void stop_when_empty(trpi_cluster *c) {
+    if (c->stopping && !c->stopped && c->living_nodes == 0) {
+        c->stopped = true;
+        (void)trpi_act(c, TRPI_ACTION_STOPPED);
+    }
+}
+
+void trpi_cluster_step(trpi_cluster *c, const trpi_cluster_event *event, trpi_actions *actions) {
+    TRP_ASSERT(event->now_ns > 0);
+    actions->count = 0;
+    trpi_arena_reset(&actions->arena);
+    c->out = actions;
+    c->now_ns = TRPI_MAX(c->now_ns, event->now_ns);
+    c->steps++;
+    run_timers(c);
+    switch (event->kind) {
+    case TRPI_EVENT_MESSAGE:
+        message(c, event->peer, event->msg);
+        break;
+    case TRPI_EVENT_TICK:
+        tick(c);
+        break;
+    case TRPI_EVENT_NODE_GONE:
+        node_gone(c, event);
+        break;
+    case TRPI_EVENT_CLIENT_GONE:
+        client_gone(c, event);
+        break;
+    case TRPI_EVENT_SHUTDOWN:
+        trpi_nodes_shutdown(c, event->reason);
+        break;
+    }
+    place_what_waits(c);
+    stop_when_empty(c);
+    c->out = NULL;
+}
+
+bool trpi_cluster_knows(const trpi_cluster *c, uint64_t peer) {
+    return trpi_table_get(&c->node_peers, peer) || trpi_table_get(&c->client_peers, peer);
+}

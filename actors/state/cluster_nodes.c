@@ -1,0 +1,333 @@
+/* cluster_nodes.c: node daemons: they say hello, are heard, and die.
+ *
+ *            hello (1)                silence (3), goodbye (4), proof (5)
+ *   (none) -----------> living -----------------------------------------> dead
+ *                       |  ^ hello again (2)                                |
+ *                       +--+                          hello (1): incarnation + 1
+ *
+ * (1) register_node  (2) greet_again  (3) trpi_nodes_tick  (4) trpi_node_bye  (5) trpi_node_dead
+ *
+ * What holds: a living node has a peer, a pool in the scheduler and a place in the membership; a
+ * dead one has none of them and no actors. A daemon is known by its uuid, so a node keeps its
+ * number. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "actors/state/cluster_parts.h"
+
+static void free_texts(char **texts, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        free(texts[i]);
+    }
+    free(texts);
+}
+
+void trpi_node_free(trpi_node_rec *node) {
+    char *texts[] = {node->uuid, node->name, node->host, node->host_id, node->reason};
+    for (size_t i = 0; i < TRPI_COUNTOF(texts); i++) {
+        free(texts[i]);
+    }
+    free_texts(node->devices, node->device_count);
+    trpi_request_release(&node->has);
+    trpi_table_release(&node->actors);
+    free(node);
+}
+
+/* ---- Hello ---- */
+
+static void welcome(trpi_cluster *c, const trpi_node_rec *node) {
+    trpi_msg_node_welcome *msg = &trpi_post(c, node->peer, TRPI_MSG_NODE_WELCOME)->node_welcome;
+    msg->node = node->id;
+    msg->incarnation = node->incarnation;
+    msg->cluster = c->id;
+    msg->heartbeat_ms = c->config.heartbeat_ms;
+    msg->node_timeout_ms = c->config.node_timeout_ms;
+}
+
+static void end_stranger(trpi_cluster *c, const trpi_node_rec *node, const trpi_holding *held) {
+    trpi_msg_end *msg = &trpi_post(c, node->peer, TRPI_MSG_END)->end;
+    msg->actor = held->actor;
+    msg->incarnation = held->incarnation;
+    msg->cause = TRP_CAUSE_KILLED;
+    msg->reason = "the head does not want this incarnation any more";
+}
+
+/* What the node holds and the head does not want is ended; a later EXITED of it is stale. */
+static void end_strangers(trpi_cluster *c, const trpi_node_rec *node,
+                          const trpi_msg_node_hello *msg) {
+    for (size_t i = 0; i < msg->holdings_count; i++) {
+        const trpi_holding *held = &msg->holdings[i];
+        const trpi_actor_rec *actor = trpi_table_get(&node->actors, held->actor);
+        if (!actor || actor->life.incarnation != held->incarnation) {
+            end_stranger(c, node, held);
+        }
+    }
+}
+
+static bool holds(const trpi_msg_node_hello *msg, const trpi_actor_rec *actor) {
+    for (size_t i = 0; i < msg->holdings_count; i++) {
+        if (msg->holdings[i].actor == actor->id &&
+            msg->holdings[i].incarnation == actor->life.incarnation) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The node told that these run, and does not hold them any more: their EXITED was lost with a
+ * connection. One that is still starting may have been asked for after the node wrote its list; its
+ * own deadline takes care of it. */
+static void bury_missing(trpi_cluster *c, trpi_node_rec *node, const trpi_msg_node_hello *msg) {
+    trpi_actor_rec *actor;
+    uint64_t id = 0;
+    while ((actor = trpi_table_next(&node->actors, &id)) != NULL) {
+        if (actor->place == TRPI_RUNNING && !holds(msg, actor)) {
+            trpi_death death = {.incarnation = actor->life.incarnation,
+                                .node = node->id,
+                                .pid = actor->pid,
+                                .cause = TRP_CAUSE_NODE_DIED,
+                                .message =
+                                    "the node does not hold it any more, and the word of how "
+                                    "it ended was lost",
+                                .stderr_tail = ""};
+            trpi_actor_gone(c, actor, &death, false);
+        }
+    }
+}
+
+/* A living daemon says hello again: it lost its connection, or did not see the welcome. */
+static void greet_again(trpi_cluster *c, trpi_node_rec *node, uint64_t peer,
+                        const trpi_msg_node_hello *msg) {
+    trpi_table_remove(&c->node_peers, node->peer);
+    node->peer = peer;
+    trpi_table_put(&c->node_peers, peer, node);
+    (void)trpi_membership_hears(&c->node_members, node->id, node->incarnation, c->now_ns);
+    welcome(c, node);
+    end_strangers(c, node, msg);
+    bury_missing(c, node, msg);
+}
+
+static void set_devices(trpi_node_rec *node, const trpi_msg_node_hello *msg) {
+    free_texts(node->devices, node->device_count);
+    node->device_count = msg->devices_count;
+    node->devices = trpi_alloc(TRPI_MAX(msg->devices_count, (size_t)1) * sizeof(char *));
+    for (size_t i = 0; i < msg->devices_count; i++) {
+        node->devices[i] = trpi_strdup(msg->devices[i].value);
+    }
+}
+
+static trpi_node_rec *node_of_uuid(trpi_cluster *c, const char *uuid) {
+    trpi_node_rec *node = trpi_index_get(&c->uuids, trp_bytes_of(uuid));
+    if (!node) {
+        node = trpi_alloc(sizeof(*node));
+        node->id = ++c->last_node;
+        node->uuid = trpi_strdup(uuid);
+        node->reason = trpi_strdup("");
+        trpi_table_put(&c->nodes, node->id, node);
+        (void)trpi_index_put(&c->uuids, trp_bytes_of(uuid), node);
+    }
+    return node;
+}
+
+/* Takes `has`. */
+static void register_node(trpi_cluster *c, uint64_t peer, const trpi_msg_node_hello *msg,
+                          trpi_request *has) {
+    trpi_node_rec *node = node_of_uuid(c, msg->uuid);
+    trpi_request_release(&node->has);
+    node->has = *has;
+    set_devices(node, msg);
+    trpi_replace(&node->name, msg->name);
+    trpi_replace(&node->host, msg->host);
+    trpi_replace(&node->host_id, msg->host_id);
+    trpi_replace(&node->reason, "");
+    node->pid = msg->pid;
+    node->peer = peer;
+    node->living = true;
+    node->since_ns = c->now_ns;
+    node->incarnation = trpi_membership_join(&c->node_members, node->id, c->now_ns);
+    trpi_table_put(&c->node_peers, peer, node);
+    trpi_sched_add(&c->sched, node->id, &node->has);
+    c->living_nodes++;
+    welcome(c, node);
+    end_strangers(c, node, msg);
+    const char *host_id = trpi_keep(c, node->host_id);
+    trpi_cluster_action *watch = trpi_act(c, TRPI_ACTION_WATCH_NODE);
+    watch->id = node->id;
+    watch->incarnation = node->incarnation;
+    watch->pid = node->pid;
+    watch->text = host_id;
+    trpi_clients_watch(c, node);
+}
+
+static trp_code check_hello(trpi_cluster *c, const trpi_msg_node_hello *msg, trpi_request *ret_has,
+                            trp_error *err) {
+    if (strcmp(msg->version, c->version) != 0) {
+        return trpi_fail(err, TRP_EPROTOCOL, "the head is troupe %s, this node is troupe %.64s",
+                         c->version, msg->version);
+    }
+    if (c->stopping) {
+        return trpi_fail(err, TRP_EUNAVAILABLE, "the cluster is stopping");
+    }
+    if (!msg->uuid[0] || strlen(msg->uuid) > TRPI_TEXT_MAX) {
+        return trpi_fail(err, TRP_EPROTOCOL, "a node must say its uuid");
+    }
+    if (c->living_nodes >= c->config.nodes_max) {
+        return trpi_fail(err, TRP_EBUSY, "the cluster has %" PRIu64 " nodes, its limit",
+                         c->living_nodes);
+    }
+    trp_code code =
+        trpi_request_parse(&c->resource_names, msg->resources, msg->resources_count, ret_has, err);
+    if (code != TRP_OK) {
+        return trpi_context(err, code, "node %.64s", msg->name);
+    }
+    int64_t gpus = trpi_request_amount(ret_has, TRPI_GPU);
+    if (gpus % TRPI_ONE != 0 || gpus / TRPI_ONE != (int64_t)msg->devices_count) {
+        char text[32];
+        trpi_amount_text(gpus, text, sizeof(text));
+        trpi_request_release(ret_has);
+        return trpi_fail(err, TRP_EINVALID, "node %.64s: %s gpu, but %zu device ids", msg->name,
+                         text, msg->devices_count);
+    }
+    return TRP_OK;
+}
+
+void trpi_node_hello(trpi_cluster *c, uint64_t peer, const trpi_msg_node_hello *msg) {
+    trpi_node_rec *here = trpi_table_get(&c->node_peers, peer);
+    trp_error error;
+    trpi_request has = {0};
+    if (here && strcmp(here->uuid, msg->uuid) != 0) {
+        trpi_node_dead(c, here, false, "another daemon took over its connection");
+    }
+    trpi_node_rec *known = trpi_index_get(&c->uuids, trp_bytes_of(msg->uuid));
+    if (known && known->living) {
+        greet_again(c, known, peer, msg);
+    } else if (check_hello(c, msg, &has, &error) == TRP_OK) {
+        register_node(c, peer, msg, &has);
+    } else {
+        trpi_post_done(c, peer, 0, &error);
+    }
+}
+
+/* ---- Alive or not ---- */
+
+void trpi_node_heartbeat(trpi_cluster *c, uint64_t peer, const trpi_msg_heartbeat *msg) {
+    bool known = trpi_membership_hears(&c->node_members, msg->node, msg->incarnation, c->now_ns);
+    c->stale += !known;
+    trpi_msg *ack = trpi_post(c, peer, TRPI_MSG_HEARTBEAT_ACK);
+    ack->heartbeat_ack.seq = msg->seq;
+    ack->heartbeat_ack.known = known;
+}
+
+void trpi_node_bye(trpi_cluster *c, trpi_node_rec *node, const trpi_msg_node_bye *msg) {
+    char reason[160];
+    trpi_format(reason, sizeof(reason), "expected: %.120s",
+                msg->reason[0] ? msg->reason : "it said goodbye");
+    trpi_node_dead(c, node, true, reason);
+}
+
+/* Forgets the longest dead when too many are kept. Dead nodes are rare: a walk will do. */
+static void forget_old(trpi_cluster *c) {
+    if (c->nodes.count - c->living_nodes <= c->config.dead_nodes_kept) {
+        return;
+    }
+    trpi_node_rec *node, *oldest = NULL;
+    uint64_t id = 0;
+    while ((node = trpi_table_next(&c->nodes, &id)) != NULL) {
+        if (!node->living && (!oldest || node->since_ns < oldest->since_ns)) {
+            oldest = node;
+        }
+    }
+    trpi_table_remove(&c->nodes, oldest->id);
+    trpi_index_remove(&c->uuids, trp_bytes_of(oldest->uuid));
+    trpi_membership_forget(&c->node_members, oldest->id);
+    trpi_node_free(oldest);
+}
+
+/* All its actors lose their grants before any of them is told or looks for a new place, so that
+ * what they see of the cluster is one state: without this node. */
+static void bury_actors(trpi_cluster *c, trpi_node_rec *node, const char *reason) {
+    trpi_table actors = node->actors;
+    trpi_actor_rec *actor;
+    uint64_t id = 0;
+    char text[400], name[128];
+    node->actors = (trpi_table){0};
+    trpi_text_node(c, node->id, name, sizeof(name));
+    trpi_format(text, sizeof(text), "%s died: %s", name, reason);
+    while ((actor = trpi_table_next(&actors, &id)) != NULL) {
+        trpi_actor_grant_drop(c, actor);
+    }
+    trpi_groups_node_dead(c, node->id);
+    trpi_sched_remove(&c->sched, node->id);
+    id = 0;
+    while ((actor = trpi_table_next(&actors, &id)) != NULL) {
+        trpi_death death = {.incarnation = actor->life.incarnation,
+                            .node = node->id,
+                            .pid = actor->pid,
+                            .cause = TRP_CAUSE_NODE_DIED,
+                            .message = text,
+                            .stderr_tail = ""};
+        trpi_actor_gone(c, actor, &death, false);
+    }
+    trpi_table_release(&actors);
+    trpi_groups_node_mourn(c);
+}
+
+/* Who waits for this very node, or can only live there, cannot have it any more. */
+static void end_affine(trpi_cluster *c, uint64_t node) {
+    char reason[200], name[128];
+    trpi_actor_rec *actor;
+    uint64_t ticket = 0, id;
+    trpi_text_node(c, node, name, sizeof(name));
+    trpi_format(reason, sizeof(reason), "it may run on %s only, which is dead", name);
+    while ((id = trpi_queue_next(&c->waiting, &ticket, NULL)) != 0) {
+        actor = trpi_table_get(&c->actors, id);
+        if (actor->only_node == node) {
+            trpi_actor_end(c, actor, TRP_CAUSE_UNSCHEDULABLE, reason, false);
+        }
+    }
+}
+
+void trpi_node_dead(trpi_cluster *c, trpi_node_rec *node, bool expected, const char *reason) {
+    trpi_replace(&node->reason, reason);
+    trpi_table_remove(&c->node_peers, node->peer);
+    trpi_membership_leave(&c->node_members, node->id);
+    node->peer = 0;
+    node->living = false;
+    node->expected = expected;
+    node->since_ns = c->now_ns;
+    c->living_nodes--;
+    trpi_clients_unwatch(c, node);
+    bury_actors(c, node, node->reason);
+    end_affine(c, node->id);
+    forget_old(c);
+}
+
+void trpi_nodes_tick(trpi_cluster *c) {
+    const trpi_member *member;
+    uint64_t id = 0;
+    trpi_membership_tick(&c->node_members, c->now_ns);
+    while ((member = trpi_membership_silent(&c->node_members, &id, c->now_ns)) != NULL) {
+        char reason[128], silent[32], limit[32];
+        trpi_text_seconds(c->now_ns - member->heard_ns, silent, sizeof(silent));
+        trpi_text_seconds(c->node_members.timeout_ns, limit, sizeof(limit));
+        trpi_format(reason, sizeof(reason), "unexpected: silent for %s (NODE_TIMEOUT_MS is %s)",
+                    silent, limit);
+        trpi_node_dead(c, trpi_table_get(&c->nodes, id), false, reason);
+    }
+}
+
+void trpi_nodes_shutdown(trpi_cluster *c, const char *reason) {
+    if (c->stopping) {
+        return;
+    }
+    c->stopping = true;
+    const char *text = trpi_keep(c, reason);
+    trpi_node_rec *node;
+    uint64_t id = 0;
+    while ((node = trpi_table_next(&c->nodes, &id)) != NULL) {
+        if (node->living) {
+            trpi_post(c, node->peer, TRPI_MSG_NODE_SHUTDOWN)->node_shutdown.reason = text;
+        }
+    }
+}

@@ -1,0 +1,237 @@
+/* cluster_views.c: what is known, as rows for display. Reads only. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "actors/state/cluster_parts.h"
+
+bool trpi_cluster_next_node(const trpi_cluster *c, uint64_t *id, trpi_node_view *ret_view) {
+    const trpi_node_rec *node = trpi_table_next(&c->nodes, id);
+    if (!node) {
+        return false;
+    }
+    const trpi_member *member = trpi_table_get(&c->node_members.members, node->id);
+    *ret_view = (trpi_node_view){
+        .id = node->id,
+        .incarnation = node->incarnation,
+        .living = node->living,
+        .expected = node->expected,
+        .name = node->name,
+        .host = node->host,
+        .host_id = node->host_id,
+        .uuid = node->uuid,
+        .reason = node->reason,
+        .pid = node->pid,
+        .heard_ns = member ? member->heard_ns : 0,
+        .since_ns = node->since_ns,
+        .actors = node->actors.count,
+    };
+    return true;
+}
+
+/* Of what bundles have taken from a node: how much, and how much of that their actors use. */
+static void add_bundles(const trpi_cluster *c, uint64_t node, uint32_t resource,
+                        trpi_resource_view *view) {
+    const trpi_group_rec *group;
+    uint64_t id = 0;
+    while ((group = trpi_table_next(&c->groups, &id)) != NULL) {
+        for (size_t i = 0; i < group->bundle_count; i++) {
+            if (group->seats[i].node && (!node || group->seats[i].node == node)) {
+                const trpi_pool *pool = &group->bundles[i].pool;
+                int64_t total = trpi_pool_total(pool, resource);
+                view->reserved += total;
+                view->reserved_used += total - trpi_pool_free(pool, resource);
+            }
+        }
+    }
+}
+
+bool trpi_cluster_resource_at(const trpi_cluster *c, uint64_t node, size_t position,
+                              trpi_resource_view *ret_view) {
+    const trpi_sched_node *of;
+    uint64_t id = 0;
+    size_t seen = 0;
+    for (uint32_t resource = 0; resource < c->resource_names.count; resource++) {
+        trpi_resource_view view = {.name = trpi_resource_name(&c->resource_names, resource)};
+        id = 0;
+        while ((of = trpi_table_next(&c->sched.nodes, &id)) != NULL) {
+            if (!node || node == id) {
+                int64_t total = trpi_pool_total(&of->pool, resource);
+                view.total += total;
+                view.used += total - trpi_pool_free(&of->pool, resource);
+            }
+        }
+        if (view.total && seen++ == position) {
+            add_bundles(c, node, resource, &view);
+            *ret_view = view;
+            return true;
+        }
+    }
+    return false;
+}
+
+static void text_devices(const trpi_cluster *c, const trpi_actor_rec *actor, char *out,
+                         size_t size) {
+    const trpi_node_rec *node = trpi_table_get(&c->nodes, actor->node);
+    trpi_format(out, size, "%s", "");
+    for (size_t i = 0; node && i < actor->grant.part_count; i++) {
+        size_t used = strlen(out);
+        trpi_format(out + used, size - used, "%s%s", i ? "," : "",
+                    node->devices[actor->grant.parts[i].device]);
+    }
+}
+
+static void fill_actor(const trpi_cluster *c, const trpi_actor_rec *actor, trpi_actor_view *view) {
+    const trpi_job_rec *job = trpi_table_get(&c->jobs, actor->job);
+    *view = (trpi_actor_view){
+        .id = actor->id,
+        .incarnation = actor->life.incarnation,
+        .job = actor->job,
+        .node = actor->node ? actor->node : actor->last_node,
+        .group = actor->group,
+        .owner = actor->owner,
+        .phase = actor->life.phase,
+        .type = actor->type,
+        .name = actor->name,
+        .namespace_name = job ? job->namespace_name : "",
+        .detached = actor->detached,
+        .pid = actor->pid,
+        .restarts = actor->life.restarts,
+        .restarts_max = actor->life.rules.restarts_max,
+        .bundle = actor->bundle,
+        .death = actor->death,
+        .since_ns = actor->since_ns,
+    };
+    trpi_request_text(&actor->request, &c->resource_names, view->resources,
+                      sizeof(view->resources));
+    text_devices(c, actor, view->devices, sizeof(view->devices));
+    trpi_text_waiting(c, actor, view->waiting_for, sizeof(view->waiting_for));
+}
+
+bool trpi_cluster_next_actor(const trpi_cluster *c, uint64_t *id, trpi_actor_view *ret_view) {
+    const trpi_actor_rec *actor = trpi_table_next(&c->actors, id);
+    if (actor) {
+        fill_actor(c, actor, ret_view);
+    }
+    return actor != NULL;
+}
+
+bool trpi_cluster_actor(const trpi_cluster *c, uint64_t id, trpi_actor_view *ret_view) {
+    const trpi_actor_rec *actor = trpi_table_get(&c->actors, id);
+    if (actor) {
+        fill_actor(c, actor, ret_view);
+    }
+    return actor != NULL;
+}
+
+bool trpi_cluster_next_group(const trpi_cluster *c, uint64_t *id, trpi_group_view *ret_view) {
+    const trpi_group_rec *group = trpi_table_next(&c->groups, id);
+    if (!group) {
+        return false;
+    }
+    *ret_view = (trpi_group_view){
+        .id = group->id,
+        .owner = group->owner,
+        .job = group->job,
+        .name = group->name,
+        .strategy = trpi_strategy_name(group->strategy),
+        .placed = group->phase == TRPI_GROUP_PLACED,
+        .detached = group->detached,
+        .removing = group->removing,
+        .bundle_count = group->bundle_count,
+    };
+    if (!ret_view->placed && !group->removing) {
+        (void)trpi_group_explain(c, group, ret_view->waiting_for, sizeof(ret_view->waiting_for));
+    }
+    return true;
+}
+
+uint64_t trpi_cluster_bundle_node(const trpi_cluster *c, uint64_t group_id, size_t bundle,
+                                  char *resources, size_t size) {
+    const trpi_group_rec *group = trpi_table_get(&c->groups, group_id);
+    if (!group || bundle >= group->bundle_count) {
+        return 0;
+    }
+    trpi_request_text(&group->seats[bundle].request, &c->resource_names, resources, size);
+    return group->seats[bundle].node;
+}
+
+bool trpi_cluster_next_job(const trpi_cluster *c, uint64_t *id, trpi_job_view *ret_view) {
+    const trpi_job_rec *job = trpi_table_next(&c->jobs, id);
+    if (!job) {
+        return false;
+    }
+    *ret_view = (trpi_job_view){
+        .id = job->id,
+        .client = job->client,
+        .name = job->name,
+        .namespace_name = job->namespace_name,
+        .exe = job->exe,
+        .reason = job->reason,
+        .pid = job->pid,
+        .running = job->client != 0,
+        .started_ns = job->started_ns,
+        .ended_ns = job->ended_ns,
+        .actors = job->actors,
+    };
+    return true;
+}
+
+static void demand_of_group(const trpi_cluster *c, uint64_t id, trpi_demand_view *view) {
+    const trpi_group_rec *group = trpi_table_get(&c->groups, id);
+    char first[128];
+    trpi_request_text(&group->seats[0].request, &c->resource_names, first, sizeof(first));
+    trpi_format(view->resources, sizeof(view->resources), "%s of %zu bundles, the first %s",
+                trpi_strategy_name(group->strategy), group->bundle_count, first);
+    view->infeasible =
+        trpi_group_explain(c, group, view->why, sizeof(view->why)) == TRPI_INFEASIBLE;
+}
+
+static void demand_of_actor(const trpi_cluster *c, uint64_t id, trpi_demand_view *view) {
+    const trpi_actor_rec *actor = trpi_table_get(&c->actors, id);
+    trpi_wish wish = {.request = &actor->request, .only = actor->only_node};
+    trpi_request_text(&actor->request, &c->resource_names, view->resources,
+                      sizeof(view->resources));
+    view->infeasible = trpi_sched_explain(&c->sched, &wish, &c->resource_names, view->why,
+                                          sizeof(view->why)) == TRPI_INFEASIBLE;
+}
+
+bool trpi_cluster_next_demand(const trpi_cluster *c, bool groups, uint64_t *ticket,
+                              trpi_demand_view *ret_view) {
+    const trpi_queue *queue = groups ? &c->waiting_groups : &c->waiting;
+    size_t length = 0;
+    uint64_t id = trpi_queue_next(queue, ticket, &length);
+    if (!id) {
+        return false;
+    }
+    *ret_view = (trpi_demand_view){.count = length, .first = id, .is_group = groups};
+    if (groups) {
+        demand_of_group(c, id, ret_view);
+    } else {
+        demand_of_actor(c, id, ret_view);
+    }
+    return true;
+}
+
+const trpi_death *trpi_cluster_recent_death(const trpi_cluster *c, size_t position,
+                                            uint64_t *ret_actor, uint64_t *ret_when_ns) {
+    if (position >= TRPI_RECENT_DEATHS || position >= c->recent_count) {
+        return NULL;
+    }
+    const trpi_recent_death *death =
+        &c->recent[(c->recent_count - 1 - position) % TRPI_RECENT_DEATHS];
+    *ret_actor = death->actor;
+    *ret_when_ns = death->when_ns;
+    return &death->death;
+}
+
+trpi_cluster_counts trpi_cluster_get_counts(const trpi_cluster *c) {
+    return (trpi_cluster_counts){
+        .steps = c->steps,
+        .stale = c->stale,
+        .tilts = c->node_members.tilts,
+        .clients = c->clients.count,
+        .subscriptions = c->subscriptions,
+        .kv_entries = c->kv.count,
+        .kv_bytes = c->kv_bytes,
+    };
+}
