@@ -95,8 +95,9 @@ TRP_CHECKED trp_code trp_zero_save(trp_zero *engine, const char *dir,
                                    const trp_zero_position *position, trp_error *err);
 
 /* Reads a checkpoint of any world size and stage. TRP_ENOTFOUND: the directory has no shard.
- * TRP_ECORRUPT names file and tensor: a shard is missing or damaged, or is of another model. Nothing
- * is changed unless every rank can load it. Collective. */
+ * TRP_ECORRUPT names file and tensor: a shard is missing or damaged, or is of another model. A load
+ * that fails on any rank fails on all and changes nothing, except that one which finds damaged data
+ * while it copies leaves an engine that refuses every further call. Collective. */
 TRP_CHECKED trp_code trp_zero_load(trp_zero *engine, const char *dir,
                                    trp_zero_position *ret_position, trp_error *err);
 

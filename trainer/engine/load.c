@@ -1,9 +1,9 @@
 /* load.c: a checkpoint of any world size and stage, into this engine.
  *
- * Everything that can be wrong is looked for first, and all ranks agree that nothing is before any
- * of them changes: a load that fails leaves the engine as it was, unless the disk fails in the
- * middle of the data. What is copied are runs of elements of tensors, so it does not matter how
- * many ranks wrote the checkpoint or at which stage. */
+ * Everything that can be seen without reading the data is checked first, and all ranks agree that
+ * nothing is wrong before any of them changes. Checksums are compared while copying; what fails then
+ * breaks the engine, on all ranks. What is copied are runs of elements of tensors, so it does not
+ * matter how many ranks wrote the checkpoint or at which stage. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
