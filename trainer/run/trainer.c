@@ -6,13 +6,6 @@
 #include "core/base/log.h"
 #include "trainer/run/clock.h"
 
-const char *trp_run_state_name(trp_run_state state) {
-    static const char *const names[] = {"INITIALIZING", "SCHEDULING", "RESCHEDULING",  "RUNNING",
-                                        "RESTARTING",   "RESIZING",   "SHUTTING_DOWN", "ERRORED",
-                                        "FINISHED",     "ABORTED"};
-    return (unsigned)state < TRPI_COUNTOF(names) ? names[state] : "UNKNOWN";
-}
-
 static trp_code start(trp_context *ctx, void *state, trp_bytes args, trp_error *err) {
     trpi_trainer *t = state;
     t->ctx = ctx;

@@ -1,5 +1,12 @@
 #include "trainer/state/controller.h"
 
+const char *trp_run_state_name(trp_run_state state) {
+    static const char *const names[] = {"INITIALIZING", "SCHEDULING", "RESCHEDULING",  "RUNNING",
+                                        "RESTARTING",   "RESIZING",   "SHUTTING_DOWN", "ERRORED",
+                                        "FINISHED",     "ABORTED"};
+    return (unsigned)state < TRPI_COUNTOF(names) ? names[state] : "UNKNOWN";
+}
+
 bool trpi_run_state_is_final(trp_run_state state) {
     return state == TRP_RUN_ERRORED || state == TRP_RUN_FINISHED || state == TRP_RUN_ABORTED;
 }
