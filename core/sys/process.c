@@ -205,6 +205,10 @@ int trpi_pidfd_open(pid_t pid) {
     return (int)syscall(SYS_pidfd_open, pid, 0);
 }
 
+void trpi_pidfd_signal(int pidfd, int signal) {
+    (void)syscall(SYS_pidfd_send_signal, pidfd, signal, NULL, 0);
+}
+
 void trpi_kill_group(pid_t pgid, int signal) {
     /* kill(-1) would be everybody, kill(0) ourselves. */
     if (pgid > 1) {

@@ -26,6 +26,8 @@ typedef struct trpi_spawn {
 TRP_CHECKED trp_code trpi_process_spawn(const trpi_spawn *spawn, pid_t *ret_pid, trp_error *err);
 
 int trpi_pidfd_open(pid_t pid); /* -1: no such process (or no permission); readable when it ends */
+/* To the very process that the descriptor was opened for; no error when it is gone. */
+void trpi_pidfd_signal(int pidfd, int signal);
 void trpi_kill_group(pid_t pgid, int signal); /* no error when it is gone */
 
 /* Start time in clock ticks since boot (/proc/PID/stat field 22); 0 = no such process, or only its
