@@ -319,9 +319,8 @@ static void from_client(trpi_cluster *c, trpi_client_rec *client, const trpi_msg
     }
 }
 
-/* The number of a request that has one, so that a stranger's can be refused by it. */
-static uint64_t request_of(const trpi_msg *msg) {
-    switch (msg->type) {
+bool trpi_cluster_is_request(trpi_msg_type type) {
+    switch (type) {
     case TRPI_MSG_CLIENT_BYE:
     case TRPI_MSG_SPAWN:
     case TRPI_MSG_LOOKUP:
@@ -334,10 +333,16 @@ static uint64_t request_of(const trpi_msg *msg) {
     case TRPI_MSG_LIST_QUERY:
     case TRPI_MSG_LOGS_QUERY:
     case TRPI_MSG_HEAD_SHUTDOWN:
-        return msg->spawn.request; /* the first field of all of these */
+        return true;
     default:
-        return 0;
+        return false;
     }
+}
+
+/* The number of a request that has one, so that a stranger's can be refused by it. */
+static uint64_t request_of(const trpi_msg *msg) {
+    return trpi_cluster_is_request(msg->type) ? msg->spawn.request
+                                              : 0; /* first field of them all */
 }
 
 static void from_stranger(trpi_cluster *c, uint64_t peer, const trpi_msg *msg) {

@@ -92,6 +92,8 @@ void trpi_actions_release(trpi_actions *actions);
 void trpi_cluster_step(trpi_cluster *cluster, const trpi_cluster_event *event,
                        trpi_actions *actions);
 
+/* Whether messages of this type carry a request's number, as their first field. */
+bool trpi_cluster_is_request(trpi_msg_type type);
 /* Whether a node or client is behind this peer: if not, the shell may forget it after the step. */
 bool trpi_cluster_knows(const trpi_cluster *cluster, uint64_t peer);
 /* When the next event of time is due at the latest: a tick, or something that waits for its time.

@@ -45,7 +45,7 @@ static int level_from_environment(void) {
     return TRPI_WARN;
 }
 
-static bool is_shown(trpi_level level) {
+bool trpi_log_is_shown(trpi_level level) {
     int shown = atomic_load_explicit(&level_shown, memory_order_relaxed);
     if (shown == LEVEL_UNSET) {
         int from_environment = level_from_environment();
@@ -74,7 +74,7 @@ static size_t write_prefix(char *line, size_t size, trpi_level level, const char
 }
 
 void trpi_log(trpi_level level, const char *event, const char *format, ...) {
-    if (!is_shown(level)) {
+    if (!trpi_log_is_shown(level)) {
         return;
     }
     char line[LINE_MAX_BYTES];

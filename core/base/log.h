@@ -11,6 +11,7 @@ typedef enum trpi_level { TRPI_DEBUG, TRPI_INFO, TRPI_WARN, TRPI_ERROR } trpi_le
 void trpi_log_set_who(const char *who); /* "head", "node n1", "actor a7": copied */
 void trpi_log_set_level(
     trpi_level level); /* default: TROUPE_LOG=debug|info|warn|error, else WARN */
+bool trpi_log_is_shown(trpi_level level); /* so that text for a line nobody reads is not made */
 /* event: a short noun_verb; then "key=value key=value". */
 void trpi_log(trpi_level level, const char *event, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

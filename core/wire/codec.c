@@ -290,3 +290,16 @@ trp_code trpi_decode(trp_bytes frame, trpi_arena *arena, trpi_msg *ret_msg, trp_
     *ret_msg = msg;
     return TRP_OK;
 }
+
+bool trpi_peek(trp_bytes frame, trpi_msg_type *ret_type, uint64_t *ret_first) {
+    const unsigned char *data = frame.size > 0 ? frame.data : (const unsigned char *)"";
+    trpi_reader in = {.at = data, .end = data + frame.size};
+    uint64_t count, version, number, first;
+    if (!trpi_read_array(&in, &count) || !trpi_read_u64(&in, &version) ||
+        !trpi_read_u64(&in, &number) || field_count(number) < 1 || !trpi_read_u64(&in, &first)) {
+        return false;
+    }
+    *ret_type = (trpi_msg_type)number;
+    *ret_first = first;
+    return true;
+}

@@ -16,6 +16,10 @@ TRP_CHECKED trp_code trpi_encode(const trpi_msg *msg, trp_buf *out, trp_error *e
 TRP_CHECKED trp_code trpi_decode(trp_bytes frame, trpi_arena *arena, trpi_msg *ret_msg,
                                  trp_error *err);
 
+/* What a frame that does not decode was meant to be: its type and first number, so that a request
+ * can be refused by its number. False when not even that can be read. */
+TRP_CHECKED bool trpi_peek(trp_bytes frame, trpi_msg_type *ret_type, uint64_t *ret_first);
+
 /* One line for logs, cut to size: "SPAWN request=3 type=counter ...". BIN shows its size. */
 void trpi_msg_print(const trpi_msg *msg, char *out, size_t size);
 
