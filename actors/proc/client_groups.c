@@ -8,34 +8,34 @@
 #include "core/base/config.h"
 #include "core/net/clock.h"
 
-typedef struct trpi_group_view {
+typedef struct group_word {
     bool is_placed;
     trp_code code; /* why it will never be */
     char *message; /* that, or what is missing */
     uint64_t *nodes;
     size_t node_count;
-} trpi_group_view;
+} group_word;
 
 /* ---- The head's word ---- */
 
-static void drop_content(trpi_group_view *view) {
+static void drop_content(group_word *view) {
     free(view->message);
     free(view->nodes);
 }
 
 /* Locked. */
 static void take_word(trp_runtime *rt, const trpi_msg_group_state *state) {
-    trpi_group_view *view = trpi_table_get(&rt->data.groups, state->group);
+    group_word *view = trpi_table_get(&rt->data.groups, state->group);
     if (view == NULL) {
         view = trpi_alloc(sizeof(*view));
         trpi_table_put(&rt->data.groups, state->group, view);
     }
     drop_content(view);
-    *view = (trpi_group_view){.is_placed = state->placed,
-                              .code = (trp_code)state->code,
-                              .message = trpi_strdup(state->message),
-                              .nodes = trpi_alloc((state->nodes_count + 1) * sizeof(uint64_t)),
-                              .node_count = state->nodes_count};
+    *view = (group_word){.is_placed = state->placed,
+                         .code = (trp_code)state->code,
+                         .message = trpi_strdup(state->message),
+                         .nodes = trpi_alloc((state->nodes_count + 1) * sizeof(uint64_t)),
+                         .node_count = state->nodes_count};
     for (size_t i = 0; i < state->nodes_count; i++) {
         view->nodes[i] = state->nodes[i].node;
     }
@@ -54,7 +54,7 @@ void trpi_groups_word(trp_runtime *rt, const trpi_msg_group_state *state) {
 void trpi_groups_watch_all(trp_runtime *rt) {
     uint64_t group = 0;
     trpi_data_lock(rt);
-    for (trpi_group_view *view; (view = trpi_table_next(&rt->data.groups, &group)) != NULL;) {
+    for (group_word *view; (view = trpi_table_next(&rt->data.groups, &group)) != NULL;) {
         trpi_msg msg = {.type = TRPI_MSG_GROUP_WATCH, .group_watch = {.group = group}};
         if (view->code == TRP_OK && trpi_control_post(rt, &msg, NULL) != TRP_OK) {
             break; /* lost again: the next welcome comes here again */
@@ -65,7 +65,7 @@ void trpi_groups_watch_all(trp_runtime *rt) {
 
 void trpi_groups_drop(trp_runtime *rt) {
     uint64_t group = 0;
-    for (trpi_group_view *view; (view = trpi_table_next(&rt->data.groups, &group)) != NULL;) {
+    for (group_word *view; (view = trpi_table_next(&rt->data.groups, &group)) != NULL;) {
         drop_content(view);
         free(view);
     }
@@ -165,7 +165,7 @@ static trp_code watch(trp_runtime *rt, trp_group group, trp_error *err) {
     return request_state(rt, &msg, &same, err);
 }
 
-static trp_code hand_out_nodes(const trpi_group_view *view, uint64_t *ret_nodes, size_t node_count,
+static trp_code hand_out_nodes(const group_word *view, uint64_t *ret_nodes, size_t node_count,
                                trp_error *err) {
     if (ret_nodes == NULL) {
         return TRP_OK;
@@ -186,7 +186,7 @@ trp_code trp_group_wait(trp_runtime *rt, trp_group group, uint64_t timeout_ms, u
         return trpi_context(err, code, "wait for group g%" PRIu64, group.id);
     }
     trpi_data_lock(rt);
-    const trpi_group_view *view = trpi_table_get(&rt->data.groups, group.id);
+    const group_word *view = trpi_table_get(&rt->data.groups, group.id);
     while (view != NULL && !view->is_placed && view->code == TRP_OK &&
            trpi_data_wait_changed(rt, deadline_ns)) {
         view = trpi_table_get(&rt->data.groups, group.id);

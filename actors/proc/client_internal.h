@@ -72,7 +72,7 @@ typedef struct trpi_data {
     trpi_refs refs;
     trpi_waiter *waiters;
     unsigned sent;     /* calls since the socket was last read */
-    trpi_table groups; /* trpi_group_view by id: client_groups.c */
+    trpi_table groups; /* group_word by id: client_groups.c */
     trpi_death_notice *first_death, *last_death;
     int deaths_fd; /* readable while there are deaths */
 } trpi_data;
