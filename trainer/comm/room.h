@@ -29,7 +29,7 @@
 
 #include "core/base/base.h"
 
-#define TRPI_ROOM_SLOT_BYTES (512u << 10) /* two fit the second-level cache: see bench_comm */
+#define TRPI_ROOM_SLOT_BYTES (512u << 10) /* a rank's two fit a second-level cache */
 
 typedef struct trpi_room trpi_room;
 
