@@ -23,14 +23,14 @@ typedef struct trp_model trp_model;
 #define TRP_SHAPE_MAX 4
 #define TRP_IGNORE (-100) /* a target that does not count in the loss */
 
-typedef enum trp_init { TRP_INIT_ZEROS, TRP_INIT_ONES, TRP_INIT_NORMAL } trp_init;
+typedef enum trp_param_init { TRP_INIT_ZEROS, TRP_INIT_ONES, TRP_INIT_NORMAL } trp_param_init;
 
 /* A parameter of a unit. */
 typedef struct trp_param {
     const char *name; /* its name in checkpoints: unique in the model */
     int64_t shape[TRP_SHAPE_MAX];
     int dims;
-    trp_init init;
+    trp_param_init init;
     double std; /* of TRP_INIT_NORMAL; the mean is 0 */
     bool decay; /* weight decay applies; biases and norms have none */
     /* The name of a parameter of an earlier unit whose tensor this is (tied weights): stored once,

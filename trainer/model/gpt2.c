@@ -561,7 +561,7 @@ static void list_matrix(param_list *list, int64_t layer, const char *name, int64
 }
 
 static void list_vector(param_list *list, int64_t layer, const char *name, int64_t count,
-                        trp_init init) {
+                        trp_param_init init) {
     list_add(list, layer, name, count, 0)->init = init;
 }
 
