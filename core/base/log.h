@@ -9,8 +9,8 @@
 typedef enum trpi_level { TRPI_DEBUG, TRPI_INFO, TRPI_WARN, TRPI_ERROR } trpi_level;
 
 void trpi_log_set_who(const char *who); /* "head", "node n1", "actor a7": copied */
-void trpi_log_set_level(
-    trpi_level level); /* default: TROUPE_LOG=debug|info|warn|error, else WARN */
+/* Until then: TROUPE_LOG=debug|info|warn|error, else warn. */
+void trpi_log_set_level(trpi_level level);
 bool trpi_log_is_shown(trpi_level level); /* so that text for a line nobody reads is not made */
 /* event: a short noun_verb; then "key=value key=value". */
 void trpi_log(trpi_level level, const char *event, const char *format, ...)

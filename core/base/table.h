@@ -14,7 +14,7 @@ typedef struct trpi_table {
     struct trpi_table_entry *entries;
     size_t begin, end, capacity; /* entries[begin..end) are in use, holes included */
     size_t count;                /* without holes */
-} trpi_table; /* zero-initialize */
+} trpi_table;                    /* zero-initialize */
 
 void *trpi_table_get(const trpi_table *table, uint64_t key);       /* NULL if there is none */
 void trpi_table_put(trpi_table *table, uint64_t key, void *value); /* value not NULL; replaces */

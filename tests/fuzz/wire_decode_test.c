@@ -35,7 +35,12 @@ static bool check(const void *data, size_t size) {
     trpi_msg msg;
     trp_error err;
     char line[512];
+    trpi_msg_type type;
+    uint64_t first;
     bool accepted = decode((trp_bytes){data, size}, &arena, &msg, &err) == TRP_OK;
+    if (trpi_peek((trp_bytes){data, size}, &type, &first)) {
+        TRP_ASSERT(strcmp(trpi_msg_name(type), "?") != 0);
+    }
     if (accepted) {
         TRP_ASSERT(trpi_msg_invalid(&msg) == NULL);
         trpi_msg_print(&msg, line, sizeof(line));
