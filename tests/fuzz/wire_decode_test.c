@@ -36,9 +36,9 @@ static bool check(const void *data, size_t size) {
     trp_error err;
     char line[512];
     trpi_msg_type type;
-    uint64_t first;
+    uint64_t number;
     bool accepted = decode((trp_bytes){data, size}, &arena, &msg, &err) == TRP_OK;
-    if (trpi_peek((trp_bytes){data, size}, &type, &first)) {
+    if (trpi_peek((trp_bytes){data, size}, &type, &number)) {
         TRP_ASSERT(strcmp(trpi_msg_name(type), "?") != 0);
     }
     if (accepted) {
