@@ -58,7 +58,7 @@ sys/wait\.h                     (core/sys|actors/proc)/
 
 # ---- And so do the calls that only one place may make.
 calls='
-clock_gettime|gettimeofday|time|clock   core/net/clock\.|core/base/log\.c|trainer/run/(clock\.h|config\.c)
+clock_gettime|gettimeofday|time|clock   core/net/clock\.|core/base/log\.c|trainer/run/(clock\.h|config\.c)|examples/
 fork                                    core/sys/|actors/proc/zygote\.c
 vfork|posix_spawnp?|execvp?e?|execlp?   core/sys/
 waitpid|waitid|wait4                    core/sys/|actors/proc/

@@ -261,7 +261,7 @@ static json_t *json_of_run(const trpi_record *record, trp_run_state state, int r
                      RECORD_VERSION, "name", plan->name, "function", plan->function, "state",
                      trp_run_state_name(state), "attempt", (json_int_t)record->attempt, "restarts",
                      restarts, "step", (json_int_t)step, "workers", (json_int_t)plan->workers,
-                     "latest", name, "path", trpi_store_path(record->store));
+                     "checkpoint", name, "dir", trpi_store_path(record->store));
 }
 
 static trp_code add_checkpoints(const trpi_record *record, json_t *run, trp_error *err) {
