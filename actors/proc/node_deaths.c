@@ -1,0 +1,235 @@
+/* From SIGCHLD to EXITED.
+ *
+ * Children are learned of by SIGCHLD on a signalfd and not by a pidfd each: as the subreaper the
+ * daemon is also sent processes that it never started, and those must be reaped as well. A pid is
+ * used only while we have not reaped it, so it can't be another process'. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "actors/proc/node_parts.h"
+#include "core/base/config.h"
+#include "core/base/log.h"
+#include "core/net/clock.h"
+#include "core/sys/process.h"
+
+#define SAID_KEPT_NS (60 * 1000 * TRPI_NS_PER_MS)
+#define KILL_AGAIN_MS 100
+
+/* ---- EXITED ---- */
+
+static void keep_said(trpi_node *node) {
+    trpi_said *said = &node->said[node->said_next];
+    node->said_next = (node->said_next + 1) % TRPI_SAID_MAX;
+    trp_buf_clear(&said->frame);
+    said->at_ns = trpi_now_ns();
+    if (trp_buf_append(&said->frame, node->frame.data, node->frame.size) != TRP_OK) {
+        trp_buf_release(&said->frame);
+    }
+}
+
+void trpi_node_say_again(trpi_node *node) {
+    uint64_t now_ns = trpi_now_ns();
+    for (size_t i = 0; i < TRPI_SAID_MAX && node->head; i++) {
+        const trpi_said *said = &node->said[(node->said_next + i) % TRPI_SAID_MAX];
+        if (said->frame.size > 0 && now_ns - said->at_ns < SAID_KEPT_NS) {
+            (void)!trpi_sock_send(node->head, (trp_bytes){0}, trp_buf_bytes(&said->frame),
+                                  (trp_bytes){0}, NULL);
+        }
+    }
+}
+
+void trpi_node_forget_said(trpi_node *node) {
+    for (size_t i = 0; i < TRPI_SAID_MAX; i++) {
+        trp_buf_release(&node->said[i].frame);
+    }
+}
+
+static void say_exited(trpi_node *node, uint64_t actor, trpi_death *death) {
+    trpi_msg msg = {.type = TRPI_MSG_EXITED,
+                    .exited = {.actor = actor, .death = death, .death_count = 1}};
+    trpi_log(TRPI_INFO, "worker_exited",
+             "actor=%llu incarnation=%llu pid=%lld cause=%llu message=\"%s\"",
+             (unsigned long long)actor, (unsigned long long)death->incarnation,
+             (long long)death->pid, (unsigned long long)death->cause, death->message);
+    if (node->phase == TRPI_NODE_SERVING) {
+        /* In the other phases the head knows from elsewhere: NODE_BYE, or the lease. */
+        trpi_node_say(node, &msg);
+        keep_said(node);
+    }
+}
+
+void trpi_node_never_started(trpi_node *node, trpi_node_worker *worker, trp_cause cause,
+                             const char *reason, const char *tail) {
+    if (worker->actor != 0) {
+        trpi_death death = {.incarnation = worker->incarnation,
+                            .node = node->id,
+                            .pid = worker->pid,
+                            .cause = cause,
+                            .message = reason,
+                            .stderr_tail = tail};
+        say_exited(node, worker->actor, &death);
+    }
+    trpi_node_worker_free(node, worker);
+}
+
+/* What the process' end means: what was asked for explains it best, then what it said itself. */
+static void explain(const trpi_node_worker *worker, int status, trpi_death *death, char *message,
+                    size_t size) {
+    char ended[64];
+    trpi_wait_status_text(status, ended, sizeof ended);
+    death->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    death->exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+    death->message = message;
+    if (worker->asked_cause != TRP_CAUSE_NONE) {
+        death->cause = worker->asked_cause;
+        trpi_format(message, size, "%s", worker->asked_reason);
+    } else if (worker->told_cause == TRP_CAUSE_FINISHED && status != 0) {
+        death->cause = TRP_CAUSE_FINISHED;
+        trpi_format(message, size, "%s, then %s", worker->told_reason, ended);
+    } else if (worker->told_cause != TRP_CAUSE_NONE) {
+        death->cause = worker->told_cause;
+        trpi_format(message, size, "%s", worker->told_reason);
+    } else {
+        death->cause = WIFSIGNALED(status) ? TRP_CAUSE_SIGNALED : TRP_CAUSE_EXITED;
+        trpi_format(message, size, "%s%s", ended,
+                    worker->phase == TRPI_WORKER_ALIVE ? "" : " before its constructor returned");
+    }
+}
+
+static void remove_socket(const trpi_node *node, const trpi_node_worker *worker) {
+    char path[256];
+    if (worker->phase >= TRPI_WORKER_STARTING) {
+        trpi_format(path, sizeof path, "%s/w%llu", node->dir, (unsigned long long)worker->token);
+        unlink(path);
+    }
+}
+
+void trpi_node_worker_gone(trpi_node *node, trpi_node_worker *worker, int status) {
+    trpi_node_output_end(node, worker);
+    remove_socket(node, worker);
+    if (worker->actor != 0) {
+        char message[1024], tail[4097];
+        trpi_death death = {
+            .incarnation = worker->incarnation, .node = node->id, .pid = worker->pid};
+        explain(worker, status, &death, message, sizeof message);
+        trpi_output_tail(&worker->streams[1], tail, sizeof tail);
+        death.stderr_tail = tail;
+        say_exited(node, worker->actor, &death);
+    } else if (worker->asked_cause == TRP_CAUSE_NONE && node->phase == TRPI_NODE_SERVING) {
+        char ended[64];
+        trpi_wait_status_text(status, ended, sizeof ended);
+        trpi_log(TRPI_WARN, "idle_worker_died", "pid=%d program=%s how=\"%s\"", (int)worker->pid,
+                 worker->program->exe, ended);
+    }
+    trpi_node_worker_free(node, worker);
+}
+
+/* ---- Reaping ---- */
+
+static trpi_program *program_of_zygote(trpi_node *node, pid_t pid) {
+    size_t cursor = 0;
+    trpi_program *program;
+    while ((program = trpi_map_next(&node->programs_by_id, &cursor)) != NULL) {
+        if (program->zygote == pid) {
+            return program;
+        }
+    }
+    return NULL;
+}
+
+/* The worker of a child that has ended. A zygote tells a pid before the process can be our child,
+ * so a pid that we don't know yet is waiting in a socket, or was never a worker. */
+static trpi_node_worker *worker_of(trpi_node *node, pid_t pid) {
+    trpi_node_worker *worker = trpi_map_get(&node->pids, (uint64_t)pid);
+    if (worker) {
+        return worker;
+    }
+    size_t cursor = 0;
+    trpi_program *program;
+    while ((program = trpi_map_next(&node->programs_by_id, &cursor)) != NULL) {
+        if (program->forking > 0) {
+            trpi_program_drain(node, program);
+        }
+    }
+    return trpi_map_get(&node->pids, (uint64_t)pid);
+}
+
+static void reap_one(trpi_node *node, pid_t pid) {
+    int status = 0;
+    trpi_program *program = program_of_zygote(node, pid);
+    trpi_node_worker *worker = program ? NULL : worker_of(node, pid);
+    if (worker) {
+        /* Its children, while its zombie still keeps the group's number from being used again. */
+        trpi_kill_group(pid, SIGKILL);
+    }
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+    }
+    if (program) {
+        trpi_program_zygote_gone(node, program, status);
+    } else if (worker) {
+        trpi_node_worker_gone(node, worker, status);
+    }
+}
+
+void trpi_node_reap(trpi_node *node) {
+    siginfo_t info;
+    for (;;) {
+        info.si_pid = 0;
+        if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) {
+            return;
+        }
+        reap_one(node, info.si_pid);
+    }
+}
+
+bool trpi_node_has_children(void) {
+    siginfo_t info;
+    return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 || errno != ECHILD;
+}
+
+/* ---- Killing everything ---- */
+
+/* Whatever is our child, also what a worker left behind in a group of its own. */
+static void kill_children(void) {
+    char path[64];
+    trpi_format(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
+    FILE *file = fopen(path, "re");
+    if (!file) {
+        return;
+    }
+    int pid;
+    while (fscanf(file, "%d", &pid) == 1) {
+        trpi_kill_group(pid, SIGKILL);
+        kill(pid, SIGKILL);
+    }
+    fclose(file);
+}
+
+void trpi_node_kill_all(trpi_node *node) {
+    size_t cursor = 0;
+    trpi_node_worker *worker;
+    while ((worker = trpi_map_next(&node->workers, &cursor)) != NULL) {
+        if (worker->pid != 0) {
+            trpi_kill_group(worker->pid, SIGKILL);
+        }
+    }
+    cursor = 0;
+    trpi_program *program;
+    while ((program = trpi_map_next(&node->programs_by_id, &cursor)) != NULL) {
+        trpi_program_kill_zygote(program);
+    }
+    kill_children();
+    if (node->phase == TRPI_NODE_STOPPING && node->stop_until_ns == 0) {
+        node->stop_until_ns = trpi_deadline_ns(trpi_config(TRPI_CONFIG_STOP_TIMEOUT_MS));
+    }
+    if (node->phase == TRPI_NODE_STOPPING && trpi_now_ns() >= node->stop_until_ns) {
+        trpi_log(TRPI_ERROR, "children_left", "reason=\"they do not die\"");
+        node->end_reached = true;
+    }
+    /* A zygote may have forked between our look and its own death. */
+    trpi_node_timer(node, TRPI_TIMER_END, 0, trpi_deadline_ns(KILL_AGAIN_MS));
+}

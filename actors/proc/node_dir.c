@@ -1,0 +1,69 @@
+/* The session directory of a registered node: its socket, its workers' sockets, its logs, its pid
+ * file. */
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "actors/proc/node_parts.h"
+#include "core/base/log.h"
+#include "core/sys/file.h"
+#include "core/sys/process.h"
+
+static trp_code open_inner(trpi_node *node, trp_error *err) {
+    char endpoint[256];
+    trp_code code = trpi_sock_open(node->net, TRPI_ROUTER, (trp_bytes){0}, &node->inner, err);
+    if (code != TRP_OK) {
+        return code;
+    }
+    trpi_format(endpoint, sizeof endpoint, "ipc://%s/s", node->dir);
+    return trpi_sock_bind(node->inner, endpoint, NULL, 0, err);
+}
+
+static trp_code write_pidfile(trpi_node *node, const char *cluster_dir, trp_error *err) {
+    trpi_pidfile *file = &node->pidfile;
+    memset(file, 0, sizeof *file);
+    trpi_format(file->path, sizeof file->path, "%s/node-%.8s.pid", cluster_dir, node->uuid);
+    file->pid = getpid();
+    file->start_time = trpi_process_start_time(file->pid);
+    TRPI_SET(file->role, "node");
+    TRPI_SET(file->address, node->options->address);
+    TRPI_SET(file->cluster, node->cluster);
+    TRPI_SET(file->dir, node->dir);
+    return trpi_pidfile_write(file, err);
+}
+
+trp_code trpi_node_dir_open(trpi_node *node, trp_error *err) {
+    char root[128], cluster_dir[144], logs[192];
+    trp_code code = trpi_session_root(root, sizeof root, err);
+    if (code != TRP_OK) {
+        return code;
+    }
+    trpi_format(cluster_dir, sizeof cluster_dir, "%s/%.8s", root, node->cluster);
+    trpi_format(node->dir, sizeof node->dir, "%s/node-%.8s", cluster_dir, node->uuid);
+    trpi_format(logs, sizeof logs, "%s/logs", node->dir);
+    code = trpi_dir_make(logs, 0700, err);
+    if (code == TRP_OK) {
+        code = write_pidfile(node, cluster_dir, err);
+    }
+    return code == TRP_OK ? open_inner(node, err) : code;
+}
+
+void trpi_node_dir_close(trpi_node *node) {
+    trp_error err = {0};
+    trpi_sock_close(node->inner);
+    node->inner = NULL;
+    if (node->dir[0] == '\0') {
+        return;
+    }
+    if (trpi_dir_remove(node->dir, &err) != TRP_OK) {
+        trpi_log(TRPI_WARN, "session_dir_left", "dir=%s error=\"%s\"", node->dir, err.message);
+    }
+    if (node->pidfile.path[0]) {
+        char *slash = strrchr(node->pidfile.path, '/');
+        unlink(node->pidfile.path);
+        *slash = '\0';
+        rmdir(node->pidfile.path); /* the cluster's directory, when we were the last in it */
+    }
+    node->dir[0] = '\0';
+    node->pidfile.path[0] = '\0';
+}

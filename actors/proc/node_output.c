@@ -1,0 +1,232 @@
+/* What the workers write: from their pipes into log files, and in batches to the head. */
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "actors/proc/node_parts.h"
+#include "actors/proc/output_log.h"
+#include "core/base/config.h"
+#include "core/base/log.h"
+#include "core/net/clock.h"
+
+#define LAST_WORDS_MAX 32 /* chunks read of a dead worker: a grandchild may write for ever */
+#define QUERY_BYTES ((size_t)256 * 1024) /* of one answer */
+
+static const char marks[2] = {'o', 'e'};
+
+static void log_path(const trpi_node *node, uint64_t actor, char *out, size_t size) {
+    trpi_format(out, size, "%s/logs/%llu.log", node->dir, (unsigned long long)actor);
+}
+
+/* ---- The file ---- */
+
+static void note_life(trpi_node *node, trpi_node_worker *worker, const char *path) {
+    char note[128];
+    trpi_format(note, sizeof note, "incarnation %llu, pid %d\n",
+                (unsigned long long)worker->incarnation, (int)worker->pid);
+    worker->log_noted = true;
+    (void)!trpi_output_log_append(path, '-', trp_bytes_of(note), NULL);
+}
+
+static void write_log(trpi_node *node, trpi_node_worker *worker, int stream, trp_bytes lines) {
+    char path[256];
+    trp_error err = {0};
+    log_path(node, worker->actor, path, sizeof path);
+    if (!worker->log_noted) {
+        note_life(node, worker, path);
+    }
+    if (trpi_output_log_append(path, marks[stream], lines, &err) == TRP_OK) {
+        node->log_failing = false;
+    } else if (!node->log_failing) {
+        node->log_failing = true; /* once, and not for every line of a full disk */
+        trpi_log(TRPI_ERROR, "log_lost", "actor=%llu error=\"%s\"",
+                 (unsigned long long)worker->actor, err.message);
+    }
+}
+
+/* ---- Batches ---- */
+
+static uint64_t count_lines(const char *data, size_t size) {
+    uint64_t count = 0;
+    const char *end = data + size;
+    while (data < end && (data = memchr(data, '\n', (size_t)(end - data))) != NULL) {
+        count++;
+        data++;
+    }
+    return count;
+}
+
+/* How many bytes of whole lines fit into `room`. */
+static size_t whole_lines(trp_bytes lines, size_t room) {
+    if (lines.size <= room) {
+        return lines.size;
+    }
+    const char *last = memrchr(lines.data, '\n', room);
+    return last ? (size_t)(last + 1 - (const char *)lines.data) : 0;
+}
+
+static void enqueue_flush(trpi_node *node, trpi_node_worker *worker) {
+    if (!worker->in_flush) {
+        worker->in_flush = true;
+        TAILQ_INSERT_TAIL(&node->flush, worker, flush);
+    }
+    if (!node->flush_due) {
+        node->flush_due = true;
+        trpi_node_timer(node, TRPI_TIMER_FLUSH, 0,
+                        trpi_deadline_ns(trpi_config(TRPI_CONFIG_LOG_FLUSH_MS)));
+    }
+}
+
+static void batch_lines(trpi_node *node, trpi_node_worker *worker, int stream, trp_bytes lines) {
+    trp_buf *batch = &worker->batch[stream];
+    size_t max = trpi_config(TRPI_CONFIG_LOG_BATCH_BYTES);
+    size_t all_max = trpi_config(TRPI_CONFIG_LOG_BATCHES_BYTES);
+    size_t room =
+        TRPI_MIN(max - TRPI_MIN(max, batch->size), all_max - TRPI_MIN(all_max, node->flush_bytes));
+    /* After the first line that is left out so are all others of this batch: order is kept. */
+    size_t fit = worker->dropped[stream] ? 0 : whole_lines(lines, room);
+    if (fit > 0 && trp_buf_append(batch, lines.data, fit) != TRP_OK) {
+        fit = 0;
+    }
+    node->flush_bytes += fit;
+    worker->dropped[stream] += count_lines((const char *)lines.data + fit, lines.size - fit);
+    enqueue_flush(node, worker);
+}
+
+static void take_lines(trpi_node *node, trpi_node_worker *worker, int stream) {
+    trp_bytes lines = trp_buf_bytes(&node->lines);
+    if (lines.size == 0 || worker->actor == 0) {
+        return;
+    }
+    write_log(node, worker, stream, lines);
+    if (worker->job != 0) {
+        batch_lines(node, worker, stream, lines);
+    }
+}
+
+static void say_batch(trpi_node *node, trpi_node_worker *worker, int stream) {
+    trpi_msg msg = {.type = TRPI_MSG_LOG_LINES,
+                    .log_lines = {.job = worker->job,
+                                  .actor = worker->actor,
+                                  .node = node->id,
+                                  .pid = worker->pid,
+                                  .label = worker->label,
+                                  .is_stderr = stream == 1,
+                                  .dropped = worker->dropped_before[stream],
+                                  .text = trp_buf_bytes(&worker->batch[stream])}};
+    if (worker->batch[stream].size > 0 || worker->dropped_before[stream] > 0) {
+        trpi_node_say(node, &msg);
+        trp_buf_release(&worker->batch[stream]);
+    }
+    worker->dropped_before[stream] = worker->dropped[stream];
+    worker->dropped[stream] = 0;
+}
+
+static void flush_worker(trpi_node *node, trpi_node_worker *worker) {
+    worker->in_flush = false;
+    TAILQ_REMOVE(&node->flush, worker, flush);
+    for (int i = 0; i < 2; i++) {
+        say_batch(node, worker, i);
+    }
+}
+
+void trpi_node_output_flush(trpi_node *node) {
+    node->flush_due = false;
+    node->flush_bytes = 0;
+    trpi_node_worker *last = TAILQ_LAST(&node->flush, trpi_worker_list), *worker = NULL;
+    while (last && worker != last) {
+        worker = TAILQ_FIRST(&node->flush);
+        flush_worker(node, worker);
+        if (worker->dropped_before[0] > 0 || worker->dropped_before[1] > 0) {
+            enqueue_flush(node, worker); /* said with the next lines, or alone if none come */
+        }
+    }
+}
+
+/* ---- Pipes ---- */
+
+void trpi_node_output_start(trpi_node *node, trpi_node_worker *worker) {
+    trp_error err = {0};
+    for (int i = 0; i < 2; i++) {
+        if (worker->pipes[i] >= 0 &&
+            trpi_node_watch_fd(node, worker->pipes[i],
+                               i == 0 ? TRPI_SOURCE_STDOUT : TRPI_SOURCE_STDERR, worker->token,
+                               &err) != TRP_OK) {
+            trpi_log(TRPI_ERROR, "output_lost", "actor=%llu error=\"%s\"",
+                     (unsigned long long)worker->actor, err.message);
+        }
+    }
+}
+
+/* Reads once; false when there is nothing (more). */
+static bool read_once(trpi_node *node, trpi_node_worker *worker, int stream) {
+    if (worker->pipes[stream] < 0) {
+        return false;
+    }
+    ssize_t n = read(worker->pipes[stream], node->chunk, TRPI_CHUNK_BYTES);
+    if (n < 0) {
+        return errno == EINTR;
+    }
+    trp_buf_clear(&node->lines);
+    if (n == 0) {
+        trpi_node_unwatch_fd(node, &worker->pipes[stream]);
+        trpi_output_finish(&worker->streams[stream], &node->lines);
+    } else {
+        trpi_output_feed(&worker->streams[stream], (trp_bytes){node->chunk, (size_t)n},
+                         &node->lines);
+    }
+    take_lines(node, worker, stream);
+    return n > 0;
+}
+
+void trpi_node_output_read(trpi_node *node, trpi_node_worker *worker, int stream) {
+    (void)read_once(node, worker, stream);
+}
+
+void trpi_node_output_end(trpi_node *node, trpi_node_worker *worker) {
+    for (int i = 0; i < 2; i++) {
+        /* What it wrote before its death is in the pipe by now: empty is enough, and the end of
+         * file would have to wait for whoever else still holds the pipe. */
+        for (int chunks = 0; chunks < LAST_WORDS_MAX && read_once(node, worker, i); chunks++) {
+        }
+        trpi_node_unwatch_fd(node, &worker->pipes[i]);
+        trp_buf_clear(&node->lines);
+        trpi_output_finish(&worker->streams[i], &node->lines);
+        take_lines(node, worker, i);
+    }
+    if (worker->in_flush) {
+        flush_worker(node, worker);
+        say_batch(node, worker, 0); /* what was left out at the very end */
+        say_batch(node, worker, 1);
+    }
+}
+
+/* ---- Queries ---- */
+
+void trpi_node_logs_query(trpi_node *node, const trpi_msg_logs_query *query) {
+    char path[256];
+    trp_error err = {0};
+    trp_buf data = {0};
+    uint64_t next = query->offset == UINT64_MAX ? 0 : query->offset;
+    trpi_output_query ask = {.stream = query->stream,
+                             .offset = query->offset,
+                             .tail_bytes = query->tail_bytes,
+                             .bytes_max = QUERY_BYTES};
+    log_path(node, query->actor, path, sizeof path);
+    trp_code code = trpi_output_log_read(path, &ask, &data, &next, &err);
+    if (code == TRP_ENOTFOUND && trpi_map_get(&node->actors, query->actor)) {
+        code = TRP_OK; /* lives here, and has written nothing yet */
+    } else if (code == TRP_ENOTFOUND) {
+        trpi_fail(&err, code, "actor a%llu has written nothing on node n%llu",
+                  (unsigned long long)query->actor, (unsigned long long)node->id);
+    }
+    trpi_msg msg = {.type = TRPI_MSG_LOGS_DATA,
+                    .logs_data = {.request = query->request,
+                                  .client = query->client,
+                                  .code = code,
+                                  .message = code == TRP_OK ? "" : err.message,
+                                  .next_offset = next,
+                                  .data = trp_buf_bytes(&data)}};
+    trpi_node_say(node, &msg);
+    trp_buf_release(&data);
+}

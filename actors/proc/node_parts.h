@@ -1,0 +1,300 @@
+/* node_parts.h: the node daemon's own structs, and what its files call of each other.
+ *
+ *   node.c            the loop: waits, hands out messages, events and timers
+ *   node_join.c       registration with the head; loss of the lease
+ *   node_dir.c        the session directory, its socket and its pid file
+ *   node_workers.c    the table of workers; from START to STARTED
+ *   node_deaths.c     from SIGCHLD to EXITED
+ *   node_programs.c   zygotes and the warm pool of each program
+ *   node_output.c     pipes, log files, LOG_LINES
+ *   node_watch.c      drivers whose death the head wants to know
+ *   node_resources.c  what this host offers
+ *
+ * One thread runs all of it; only the heartbeat (node_heartbeat.c) has another.
+ *
+ * A worker's way:
+ *
+ *   WANTED -(1)-> FORKING -(2)-> FORKED -(3)-> IDLE -(4)-> STARTING -(5)-> ALIVE
+ *
+ *   (1) its zygote is asked   (2) the zygote tells the pid   (3) WORKER_HELLO
+ *   (4) START is sent to it   (5) STARTED comes back
+ *
+ * A worker is bound when it has been given an actor: at birth when none was spare, else in FORKING,
+ * FORKED or IDLE. From (2) on it can die in any phase; only then is its record freed and, if it was
+ * bound, EXITED sent. */
+#ifndef TRPI_NODE_PARTS_H
+#define TRPI_NODE_PARTS_H
+
+#include <sys/queue.h>
+#include <sys/types.h>
+
+#include "actors/proc/node.h"
+#include "actors/proc/node_heartbeat.h"
+#include "actors/proc/node_map.h"
+#include "actors/proc/node_timers.h"
+#include "actors/proc/output.h"
+#include "core/base/id.h"
+#include "core/net/sock.h"
+#include "core/sys/session.h"
+#include "core/wire/codec.h"
+
+#define TRPI_NS_PER_MS UINT64_C(1000000)
+
+/* <sys/queue.h> of glibc lacks the walk during which the current element may go. */
+#define TRPI_TAILQ_FOREACH_SAFE(var, head, field, next)                                            \
+    for ((var) = TAILQ_FIRST(head); (var) && ((next) = TAILQ_NEXT(var, field), 1); (var) = (next))
+
+typedef enum trpi_worker_phase {
+    TRPI_WORKER_WANTED,
+    TRPI_WORKER_FORKING,
+    TRPI_WORKER_FORKED,
+    TRPI_WORKER_IDLE,
+    TRPI_WORKER_STARTING,
+    TRPI_WORKER_ALIVE,
+} trpi_worker_phase;
+
+/* Which list of its program a worker is in. */
+typedef enum trpi_worker_listing {
+    TRPI_LIST_NONE,   /* bound and asked for */
+    TRPI_LIST_WANTED, /* bound, WANTED */
+    TRPI_LIST_SPARE,  /* unbound, FORKING or FORKED */
+    TRPI_LIST_IDLE,   /* unbound, IDLE */
+} trpi_worker_listing;
+
+typedef struct trpi_program trpi_program;
+
+typedef struct trpi_node_worker {
+    uint64_t token;
+    pid_t pid; /* 0 until (2) */
+    trpi_worker_phase phase;
+    trpi_program *program;
+    trpi_worker_listing list;
+    TAILQ_ENTRY(trpi_node_worker) link;
+    uint64_t due_ns; /* must be IDLE or ALIVE by then */
+
+    /* The actor it is; actor 0 = unbound. */
+    uint64_t actor, incarnation, job;
+    char *label;   /* the actor's name, else its type */
+    trp_buf start; /* the START frame, until it is sent */
+    char *endpoint, *remote_endpoint;
+
+    /* Its end. `asked`: the head (or a timeout here) wants it dead; `told`: what it said itself. */
+    trp_cause asked_cause, told_cause; /* NONE = not */
+    char *asked_reason, *told_reason;
+
+    /* Its output: [0] stdout, [1] stderr. */
+    int pipes[2]; /* ours to read; -1 = none or at its end */
+    trpi_output streams[2];
+    trp_buf batch[2];           /* lines that wait for the next LOG_LINES */
+    uint64_t dropped[2];        /* lines left out after the batch ... */
+    uint64_t dropped_before[2]; /* ... and before it, not yet said */
+    bool log_noted, in_flush;
+    TAILQ_ENTRY(trpi_node_worker) flush;
+} trpi_node_worker;
+
+TAILQ_HEAD(trpi_worker_list, trpi_node_worker);
+
+typedef enum trpi_program_phase {
+    TRPI_PROGRAM_DOWN,     /* no zygote */
+    TRPI_PROGRAM_STARTING, /* exec'd, has not reached trp_init() */
+    TRPI_PROGRAM_READY,
+} trpi_program_phase;
+
+/* Which file an executable's path named when its zygote was started. */
+typedef struct trpi_exe_identity {
+    uint64_t device, inode, size, changed_ns;
+} trpi_exe_identity;
+
+struct trpi_program {
+    uint64_t id;
+    char *exe, *cwd;
+    trpi_exe_identity identity;
+    trpi_program_phase phase;
+    pid_t zygote; /* 0 = none */
+    int sock, pipe;
+    trpi_output output; /* of the zygote itself */
+    uint64_t ready_due_ns, retry_ns, paused_ns;
+    unsigned failures;                         /* of zygotes in a row */
+    bool killed;                               /* we did it */
+    bool foreign;                              /* it speaks another version of zygote.h */
+    bool closing;                              /* out of use: goes when its last process is gone */
+    unsigned held;                             /* somebody walks its workers: not to be freed now */
+    uint64_t workers, bound, unbound, forking; /* unbound: in spare or idle */
+    uint64_t idle_since_ns;
+    char trouble[256]; /* why its last fork or exec failed; for START_TIMEOUT */
+    struct trpi_worker_list wanted, spare, idle;
+    TAILQ_ENTRY(trpi_program) link;
+};
+
+TAILQ_HEAD(trpi_program_list, trpi_program);
+
+typedef enum trpi_node_phase {
+    TRPI_NODE_JOINING, /* no registration; nothing runs here */
+    TRPI_NODE_SERVING,
+    TRPI_NODE_CLEARING, /* lease lost: kills everything, then JOINING */
+    TRPI_NODE_STOPPING, /* kills everything, then ends */
+} trpi_node_phase;
+
+/* A frame that may have to be told to a restarted head again. */
+typedef struct trpi_said {
+    trp_buf frame;
+    uint64_t at_ns;
+} trpi_said;
+
+#define TRPI_SAID_MAX 256
+
+typedef struct trpi_node {
+    const trpi_node_options *options;
+    trpi_node_phase phase;
+    char uuid[TRPI_UUID_TEXT];
+    int exit_code;
+    int ready_fd;
+    char end_reason[128]; /* for NODE_BYE */
+    bool end_reached;
+    uint64_t stop_until_ns;
+
+    /* Registration */
+    uint64_t id, incarnation, heartbeat_ms, timeout_ms;
+    char cluster[64];
+    uint64_t join_until_ns;
+    trpi_heartbeat *heartbeat;
+    bool resyncing;                /* has told a head that was silent what runs here */
+    trpi_said said[TRPI_SAID_MAX]; /* the last EXITED messages, a ring */
+    size_t said_next;
+
+    /* The outside */
+    trpi_net *net;
+    trpi_sock *head;  /* NULL while CLEARING */
+    trpi_sock *inner; /* ROUTER for the workers; NULL without registration */
+    int epoll_fd, signal_fd, heartbeat_fd;
+    trpi_timers timers;
+    trpi_arena arena; /* of the message that is being handled */
+    trp_buf frame;    /* of the message that is being sent */
+    char dir[160];
+    trpi_pidfile pidfile;
+
+    /* What runs here */
+    trpi_map workers; /* by token */
+    trpi_map pids;    /* -> worker */
+    trpi_map actors;  /* -> worker that is bound to it, the newest */
+    trpi_map programs_by_id;
+    struct trpi_program_list programs;
+    uint64_t last_token, last_program;
+    trpi_map watches; /* client -> trpi_watch */
+
+    /* Output */
+    struct trpi_worker_list flush; /* workers with a batch */
+    bool flush_due;
+    bool log_failing;   /* said so already */
+    size_t flush_bytes; /* batched by all workers since the last flush */
+    trp_buf lines;
+    unsigned char *chunk; /* TRPI_CHUNK_BYTES to read into */
+} trpi_node;
+
+#define TRPI_CHUNK_BYTES ((size_t)64 * 1024)
+
+/* What a descriptor in the epoll set is; its number is a token, program id or client id, so that an
+ * event of something that went in the same round finds nothing. */
+typedef enum trpi_source {
+    TRPI_SOURCE_SIGNAL,
+    TRPI_SOURCE_HEARTBEAT,
+    TRPI_SOURCE_STDOUT, /* worker's */
+    TRPI_SOURCE_STDERR,
+    TRPI_SOURCE_ZYGOTE,        /* program's socket */
+    TRPI_SOURCE_ZYGOTE_OUTPUT, /* program's pipe */
+    TRPI_SOURCE_WATCH,         /* client's pidfd */
+} trpi_source;
+
+typedef enum trpi_timer_kind {
+    TRPI_TIMER_JOIN,
+    TRPI_TIMER_WORKER,  /* due_ns of a worker */
+    TRPI_TIMER_STOP,    /* a worker that said it would exit */
+    TRPI_TIMER_PROGRAM, /* anything of a program */
+    TRPI_TIMER_FLUSH,
+    TRPI_TIMER_END, /* kill again what is left while CLEARING or STOPPING */
+} trpi_timer_kind;
+
+/* node.c */
+TRP_CHECKED trp_code trpi_node_watch_fd(trpi_node *node, int fd, trpi_source source, uint64_t id,
+                                        trp_error *err);
+void trpi_node_unwatch_fd(trpi_node *node, int *fd); /* and closes it; -1 is fine */
+void trpi_node_timer(trpi_node *node, trpi_timer_kind kind, uint64_t id, uint64_t due_ns);
+void trpi_node_say(trpi_node *node, const trpi_msg *msg); /* to the head; dropped without one */
+/* To a worker; false when it can't be reached. */
+bool trpi_node_tell(trpi_node *node, uint64_t token, const trpi_msg *msg);
+bool trpi_node_tell_frame(trpi_node *node, uint64_t token, trp_bytes frame);
+void trpi_node_stop(trpi_node *node, const char *reason, int exit_code);
+
+/* node_join.c */
+void trpi_node_join(trpi_node *node);       /* nothing runs here: ask to be registered */
+void trpi_node_join_again(trpi_node *node); /* the timer */
+void trpi_node_welcomed(trpi_node *node, const trpi_msg_node_welcome *welcome);
+void trpi_node_refused(trpi_node *node, const trpi_msg_done *done);
+void trpi_node_heard(trpi_node *node, unsigned heartbeat_events);
+void trpi_node_cleared(trpi_node *node); /* no child is left: go on, while CLEARING or STOPPING */
+void trpi_node_goodbye(trpi_node *node);
+/* "NODE CLUSTER" or "error: ...", once. */
+void trpi_node_report_ready(trpi_node *node, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* node_dir.c */
+TRP_CHECKED trp_code trpi_node_dir_open(trpi_node *node, trp_error *err);
+void trpi_node_dir_close(trpi_node *node);
+
+/* node_workers.c */
+trpi_node_worker *trpi_node_worker_new(trpi_node *node, trpi_program *program);
+void trpi_node_worker_free(trpi_node *node, trpi_node_worker *worker); /* its process is gone */
+/* Its process will never come: makes it as if it had just been wanted, under a new token. */
+void trpi_node_worker_renew(trpi_node *node, trpi_node_worker *worker);
+void trpi_node_start(trpi_node *node, const trpi_msg_start *start, trp_bytes frame);
+void trpi_node_end(trpi_node *node, const trpi_msg_end *end);
+void trpi_node_signal(trpi_node *node, const trpi_msg_signal *signal, trp_bytes frame);
+void trpi_node_from_worker(trpi_node *node, uint64_t token, const trpi_msg *msg, trp_bytes frame);
+void trpi_node_say_started(trpi_node *node, const trpi_node_worker *worker);
+void trpi_node_worker_due(trpi_node *node, uint64_t token, uint64_t now_ns);
+void trpi_node_worker_overdue(trpi_node *node,
+                              uint64_t token); /* said it would exit, and did not */
+void trpi_node_worker_has_pid(trpi_node *node, trpi_node_worker *worker, pid_t pid);
+/* Wants it dead, for a cause; EXITED follows when it is. */
+void trpi_node_worker_end(trpi_node *node, trpi_node_worker *worker, trp_cause cause,
+                          const char *reason);
+
+/* node_deaths.c */
+void trpi_node_reap(trpi_node *node); /* all children that have ended */
+/* Says EXITED for a bound worker that has no process (any more) and frees it. */
+void trpi_node_worker_gone(trpi_node *node, trpi_node_worker *worker, int wait_status);
+void trpi_node_never_started(trpi_node *node, trpi_node_worker *worker, trp_cause cause,
+                             const char *reason, const char *tail);
+void trpi_node_say_again(trpi_node *node); /* the last EXITED messages */
+void trpi_node_forget_said(trpi_node *node);
+void trpi_node_kill_all(trpi_node *node);
+bool trpi_node_has_children(void);
+
+/* node_programs.c */
+trpi_program *trpi_program_get(trpi_node *node, const char *exe, const char *cwd);
+/* A worker for an actor: idle, else spare, else a new one. */
+trpi_node_worker *trpi_program_worker(trpi_node *node, trpi_program *program);
+void trpi_program_refill(trpi_node *node, trpi_program *program);
+void trpi_program_unlist(trpi_node_worker *worker); /* out of wanted, spare or idle */
+void trpi_program_list_idle(trpi_node_worker *worker);
+void trpi_program_worker_freed(trpi_node *node, trpi_program *program);
+void trpi_program_drain(trpi_node *node, trpi_program *program); /* its zygote's messages */
+void trpi_program_kill_zygote(trpi_program *program);
+void trpi_program_zygote_gone(trpi_node *node, trpi_program *program, int wait_status);
+void trpi_program_output(trpi_node *node, trpi_program *program);
+void trpi_program_due(trpi_node *node, trpi_program *program, uint64_t now_ns);
+void trpi_program_end_all(trpi_node *node);
+
+/* node_output.c */
+void trpi_node_output_start(trpi_node *node, trpi_node_worker *worker); /* once it is bound */
+void trpi_node_output_read(trpi_node *node, trpi_node_worker *worker, int stream);
+void trpi_node_output_end(trpi_node *node, trpi_node_worker *worker); /* drains, sends, closes */
+void trpi_node_output_flush(trpi_node *node);
+void trpi_node_logs_query(trpi_node *node, const trpi_msg_logs_query *query);
+
+/* node_watch.c */
+void trpi_node_watch(trpi_node *node, const trpi_msg_watch_pid *watch);
+void trpi_node_watch_fired(trpi_node *node, uint64_t client);
+void trpi_node_watch_close(trpi_node *node);
+
+#endif

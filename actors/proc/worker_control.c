@@ -1,0 +1,285 @@
+/* The control thread: the worker's link to its node. It answers while a method runs, and is the
+ * only one that touches the link's socket. */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "actors/proc/worker_parts.h"
+#include "core/base/config.h"
+#include "core/base/log.h"
+#include "core/net/clock.h"
+
+#define PARENT_CHECK_MS 1000 /* PR_SET_PDEATHSIG does it at once; this is for where it can't */
+#define SIGNALS_MAX 1024     /* kept until the constructor has returned */
+#define FLUSH_MS 500
+
+typedef struct link {
+    trpi_worker *worker;
+    trpi_sock *sock;
+    trpi_arena arena;
+    trp_buf frame;
+} link_state;
+
+/* ---- Out ---- */
+
+static void ring(trpi_control *control) {
+    uint64_t one = 1;
+    (void)!write(control->ring_fd, &one, sizeof one);
+}
+
+/* Any thread. */
+static void post(trpi_control *control, const trpi_msg *msg) {
+    trp_error err = {0};
+    pthread_mutex_lock(&control->lock);
+    if (control->out_count == TRPI_COUNTOF(control->out) ||
+        trpi_encode(msg, &control->out[control->out_count], &err) != TRP_OK) {
+        trpi_log(TRPI_ERROR, "message_lost", "type=%s error=\"%s\"", trpi_msg_name(msg->type),
+                 err.message);
+    } else {
+        control->out_count++;
+    }
+    pthread_mutex_unlock(&control->lock);
+    ring(control);
+}
+
+static void send_frame(link_state *link, trp_bytes frame) {
+    trp_error err = {0};
+    if (trpi_sock_send(link->sock, (trp_bytes){0}, frame, (trp_bytes){0}, &err) != TRP_OK) {
+        trpi_log(TRPI_WARN, "node_not_told", "error=\"%s\"", err.message);
+    }
+}
+
+static void send_msg(link_state *link, const trpi_msg *msg) {
+    if (trpi_encode(msg, &link->frame, NULL) == TRP_OK) {
+        send_frame(link, trp_buf_bytes(&link->frame));
+    }
+}
+
+static void say_hello(link_state *link) {
+    trpi_msg msg = {.type = TRPI_MSG_WORKER_HELLO,
+                    .worker_hello = {.pid = getpid(), .token = link->worker->token}};
+    send_msg(link, &msg);
+}
+
+/* ---- In ---- */
+
+static void run_signal(trpi_worker *worker, trp_bytes data) {
+    if (worker->type->signal) {
+        worker->type->signal(worker, worker->state, data);
+    } else {
+        trpi_log(TRPI_WARN, "signal_dropped", "type=%s reason=\"no signal hook\"",
+                 worker->type->name);
+    }
+}
+
+static void keep_signal(trpi_control *control, trp_bytes data) {
+    if (control->signal_count == SIGNALS_MAX) {
+        trpi_log(TRPI_WARN, "signal_dropped",
+                 "reason=\"too many before the constructor returned\"");
+        return;
+    }
+    control->signals =
+        trpi_realloc(control->signals, (control->signal_count + 1) * sizeof *control->signals);
+    trp_buf *kept = &control->signals[control->signal_count];
+    *kept = (trp_buf){0};
+    if (trp_buf_append(kept, data.data, data.size) == TRP_OK) {
+        control->signal_count++;
+    }
+}
+
+static void deliver_kept(trpi_worker *worker) {
+    trpi_control *control = &worker->control;
+    for (size_t i = 0; i < control->signal_count; i++) {
+        run_signal(worker, trp_buf_bytes(&control->signals[i]));
+        trp_buf_release(&control->signals[i]);
+    }
+    free(control->signals);
+    control->signals = NULL;
+    control->signal_count = 0;
+}
+
+static void take_signal(trpi_worker *worker, const trpi_msg_signal *signal) {
+    int state = atomic_load(&worker->control.state);
+    if (state == TRPI_CONTROL_STARTING) {
+        keep_signal(&worker->control, signal->data);
+    } else if (state == TRPI_CONTROL_ALIVE &&
+               (signal->incarnation == 0 || signal->incarnation == worker->start.incarnation)) {
+        run_signal(worker, signal->data);
+    }
+}
+
+static void take_start(trpi_control *control, trp_bytes frame) {
+    pthread_mutex_lock(&control->lock);
+    if (atomic_load(&control->state) != TRPI_CONTROL_WAITING) {
+        trpi_log(TRPI_WARN, "start_unexpected", "reason=\"this worker is an actor already\"");
+    } else if (trp_buf_append(&control->start, frame.data, frame.size) == TRP_OK) {
+        atomic_store(&control->state, TRPI_CONTROL_STARTING);
+        pthread_cond_broadcast(&control->changed);
+    }
+    pthread_mutex_unlock(&control->lock);
+}
+
+static void take_heard(trpi_control *control) {
+    pthread_mutex_lock(&control->lock);
+    control->heard = true;
+    pthread_cond_broadcast(&control->changed);
+    pthread_mutex_unlock(&control->lock);
+}
+
+static void take_packet(link_state *link, const trpi_packet *packet) {
+    trpi_msg msg;
+    trp_error err = {0};
+    trpi_worker *worker = link->worker;
+    trpi_arena_reset(&link->arena);
+    if (trpi_decode(packet->header, &link->arena, &msg, &err) != TRP_OK) {
+        trpi_log(TRPI_WARN, "message_invalid", "from=node error=\"%s\"", err.message);
+    } else if (msg.type == TRPI_MSG_START) {
+        take_start(&worker->control, packet->header);
+    } else if (msg.type == TRPI_MSG_SIGNAL) {
+        take_signal(worker, &msg.signal);
+    } else if (msg.type == TRPI_MSG_PING) {
+        trpi_msg pong = {.type = TRPI_MSG_PONG, .pong = {.seq = msg.ping.seq}};
+        send_msg(link, &pong);
+    } else if (msg.type == TRPI_MSG_WORKER_FAILED) {
+        take_heard(&worker->control);
+    } else if (msg.type == TRPI_MSG_END) {
+        _exit(0); /* the node does not know us */
+    } else {
+        trpi_log(TRPI_WARN, "message_unexpected", "from=node type=%s", trpi_msg_name(msg.type));
+    }
+}
+
+/* ---- The thread ---- */
+
+/* Sends what was posted; true when it is time to end. */
+static bool take_ring(link_state *link) {
+    trpi_control *control = &link->worker->control;
+    uint64_t count;
+    (void)!read(control->ring_fd, &count, sizeof count);
+    pthread_mutex_lock(&control->lock);
+    for (size_t i = 0; i < control->out_count; i++) {
+        send_frame(link, trp_buf_bytes(&control->out[i]));
+        trp_buf_release(&control->out[i]);
+    }
+    control->out_count = 0;
+    bool quit = control->quit;
+    pthread_mutex_unlock(&control->lock);
+    if (atomic_load(&control->state) == TRPI_CONTROL_ALIVE) {
+        deliver_kept(link->worker);
+    }
+    return quit;
+}
+
+static void *control_thread(void *arg) {
+    link_state *link = arg;
+    trpi_worker *worker = link->worker;
+    say_hello(link);
+    for (bool quit = false; !quit;) {
+        trpi_packet packet;
+        trpi_poll_item items[] = {{.sock = link->sock}, {.fd = worker->control.ring_fd}};
+        if (trpi_poll(items, 2, PARENT_CHECK_MS) != TRP_OK && getppid() != worker->node_pid) {
+            _exit(1); /* nobody is left who could say what we are */
+        }
+        while (trpi_sock_recv(link->sock, &packet) == TRP_OK) {
+            take_packet(link, &packet);
+            trpi_packet_release(&packet);
+        }
+        quit = items[1].ready && take_ring(link);
+    }
+    trpi_sock_close_after(link->sock, FLUSH_MS);
+    trpi_arena_release(&link->arena);
+    trp_buf_release(&link->frame);
+    free(link);
+    return NULL;
+}
+
+static trp_code open_link(trpi_worker *worker, link_state *link, trp_error *err) {
+    char id[24], endpoint[256];
+    trpi_format(id, sizeof id, "w%llu", (unsigned long long)worker->token);
+    trpi_format(endpoint, sizeof endpoint, "ipc://%s/s", worker->node_dir);
+    trp_code code = trpi_sock_open(worker->net, TRPI_DEALER, trp_bytes_of(id), &link->sock, err);
+    return code == TRP_OK ? trpi_sock_connect(link->sock, endpoint, (trp_bytes){0}, err) : code;
+}
+
+static void init_condition(pthread_cond_t *condition) {
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(condition, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
+trp_code trpi_control_open(trpi_worker *worker, trp_error *err) {
+    trpi_control *control = &worker->control;
+    pthread_mutex_init(&control->lock, NULL);
+    init_condition(&control->changed);
+    control->ring_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (control->ring_fd < 0) {
+        return trpi_fail(err, TRP_EIO, "eventfd: %s", strerror(errno));
+    }
+    link_state *link = trpi_alloc(sizeof *link);
+    link->worker = worker;
+    trp_code code = open_link(worker, link, err);
+    if (code != TRP_OK) {
+        return code; /* the process ends: nothing to tidy */
+    }
+    /* The program's signals go to its own threads. */
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int failed = pthread_create(&control->thread, NULL, control_thread, link);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return failed ? trpi_fail(err, TRP_EIO, "thread: %s", strerror(failed)) : TRP_OK;
+}
+
+/* ---- What the method thread asks for ---- */
+
+void trpi_control_wait_start(trpi_worker *worker) {
+    trpi_control *control = &worker->control;
+    pthread_mutex_lock(&control->lock);
+    while (atomic_load(&control->state) == TRPI_CONTROL_WAITING) {
+        /* No deadline: an idle worker waits until its node, which it can't outlive, ends it. */
+        pthread_cond_wait(&control->changed, &control->lock);
+    }
+    pthread_mutex_unlock(&control->lock);
+}
+
+void trpi_control_started(trpi_worker *worker) {
+    trpi_msg msg = {.type = TRPI_MSG_STARTED,
+                    .started = {.actor = worker->start.actor,
+                                .incarnation = worker->start.incarnation,
+                                .pid = getpid(),
+                                .endpoint = worker->endpoint,
+                                .remote_endpoint = worker->remote_endpoint}};
+    atomic_store(&worker->control.state, TRPI_CONTROL_ALIVE);
+    post(&worker->control, &msg);
+}
+
+void trpi_control_failed(trpi_worker *worker, trp_cause cause, const char *message) {
+    trpi_msg msg = {.type = TRPI_MSG_WORKER_FAILED,
+                    .worker_failed = {.actor = worker->start.actor,
+                                      .incarnation = worker->start.incarnation,
+                                      .cause = cause,
+                                      .message = message}};
+    atomic_store(&worker->control.state, TRPI_CONTROL_LEAVING);
+    post(&worker->control, &msg);
+}
+
+void trpi_control_close(trpi_worker *worker) {
+    trpi_control *control = &worker->control;
+    uint64_t deadline_ns = trpi_deadline_ns(trpi_config(TRPI_CONFIG_STOP_TIMEOUT_MS));
+    struct timespec deadline = {.tv_sec = (time_t)(deadline_ns / 1000000000u),
+                                .tv_nsec = (long)(deadline_ns % 1000000000u)};
+    pthread_mutex_lock(&control->lock);
+    int failed = 0;
+    while (!control->heard && failed == 0) {
+        failed = pthread_cond_timedwait(&control->changed, &control->lock, &deadline);
+    }
+    control->quit = true;
+    pthread_mutex_unlock(&control->lock);
+    ring(control);
+    pthread_join(control->thread, NULL);
+}
