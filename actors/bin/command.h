@@ -1,0 +1,64 @@
+/* command.h: the subcommands of troupe, and what several of them share. */
+#ifndef TRPI_COMMAND_H
+#define TRPI_COMMAND_H
+
+#include <stdio.h>
+#include <troupe/runtime.h>
+
+#include "actors/bin/options.h"
+#include "core/base/json.h"
+#include "core/sys/session.h"
+
+/* argv behind the subcommand's name. Return TRPI_EXIT_*. */
+int trpi_command_start(int argc, char **argv);
+int trpi_command_head(int argc, char **argv); /* hidden: what start runs in the background */
+int trpi_command_node(int argc, char **argv); /* hidden */
+int trpi_command_stop(int argc, char **argv);
+int trpi_command_status(int argc, char **argv);
+int trpi_command_list(int argc, char **argv);
+int trpi_command_logs(int argc, char **argv);
+int trpi_command_kill(int argc, char **argv);
+int trpi_command_config(int argc, char **argv);
+int trpi_command_bench(int argc, char **argv);
+int trpi_command_bench_peer(int argc, char **argv); /* hidden */
+
+/* The actor types that `troupe bench` spawns: their workers run this program too. */
+extern const trp_actor_type *const trpi_bench_types[];
+
+/* ---- connect.c ---- */
+
+/* Connects as a tool. `address` is a flag's value or NULL. */
+TRP_CHECKED trp_code trpi_connect(const char *address, trp_runtime **ret_runtime, trp_error *err);
+/* The head's answer to LIST_QUERY; free with json_decref(). */
+TRP_CHECKED trp_code trpi_query(trp_runtime *rt, const char *what, json_t **ret_json,
+                                trp_error *err);
+/* "7", "a7" or a name. TRP_EINVALID when several living actors have the name. */
+TRP_CHECKED trp_code trpi_find_actor(trp_runtime *rt, const char *word, trp_actor *ret_actor,
+                                     trp_error *err);
+
+/* ---- daemons.c: processes in the background ---- */
+
+typedef struct trpi_daemon {
+    pid_t pid;
+    int pidfd;
+    char log[256];      /* where its stderr goes */
+    char words[2][160]; /* of its ready line */
+} trpi_daemon;
+
+/* Runs `troupe ARGV...` in a session of its own and waits until it is ready. The option --ready-fd
+ * is added to argv, which has room for it. TRP_EIO with its reason and the end of its log. */
+TRP_CHECKED trp_code trpi_daemon_start(const char **argv, size_t count, trpi_daemon *ret_daemon,
+                                       trp_error *err);
+/* Moves its log to where the rest of its cluster is. */
+void trpi_daemon_adopt_log(trpi_daemon *daemon, const char *role, const char *cluster);
+/* Waits for the end of a process; false when the deadline has passed. */
+bool trpi_daemon_await_end(int pidfd, uint64_t deadline_ns);
+
+/* ---- stop.c ---- */
+
+/* Stops this user's processes of a cluster (an id or the beginning of one; NULL: all clusters) on
+ * this host and says on `out`, unless NULL, what it stopped. */
+TRP_CHECKED trp_code trpi_stop_clusters(const char *cluster, FILE *out, size_t *ret_count,
+                                        trp_error *err);
+
+#endif

@@ -1,0 +1,54 @@
+/* config_command.c: troupe config: every setting, its value and where that comes from. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "actors/bin/command.h"
+#include "actors/bin/rows.h"
+#include "core/base/config.h"
+
+static json_t *rows_of_settings(void) {
+    json_t *rows = json_array();
+    for (int i = 0; i < TRPI_CONFIG_COUNT; i++) {
+        trpi_setting setting = (trpi_setting)i;
+        char name[96];
+        trpi_format(name, sizeof(name), "TROUPE_%s", trpi_config_name(setting));
+        json_array_append_new(rows, json_pack("{s:s, s:I, s:s, s:s}", "name", name, "value",
+                                              (json_int_t)trpi_config(setting), "origin",
+                                              trpi_config_origin(setting), "meaning",
+                                              trpi_config_text(setting)));
+    }
+    return rows;
+}
+
+int trpi_command_config(int argc, char **argv) {
+    static const trpi_column columns[] = {{"NAME", "name", NULL},
+                                          {"VALUE", "value", NULL},
+                                          {"ORIGIN", "origin", NULL},
+                                          {"MEANING", "meaning", NULL}};
+    const char *format = "table";
+    const trpi_option options[] = {{"--format", "table|json", "how to print", &format, NULL}};
+    const trpi_usage usage = {.command = "config",
+                              .arguments = "",
+                              .summary = "Prints every setting, its value and where it comes from.",
+                              .details = "A setting is changed by the environment variable of its "
+                                         "name, in the process that reads it.",
+                              .options = options,
+                              .option_count = TRPI_COUNTOF(options)};
+    int exit_code = TRPI_EXIT_OK;
+    bool is_json;
+    if (!trpi_options_parse(&usage, argc, argv, NULL, &exit_code)) {
+        return exit_code;
+    }
+    if (!trpi_parse_format(format, &is_json)) {
+        return trpi_usage_error(usage.command, "--format: \"%s\" is neither table nor json",
+                                format);
+    }
+    json_t *rows = rows_of_settings();
+    if (is_json) {
+        trpi_json_print(stdout, rows);
+    } else {
+        trpi_rows_print(stdout, rows, columns, TRPI_COUNTOF(columns));
+    }
+    json_decref(rows);
+    return TRPI_EXIT_OK;
+}
