@@ -16,22 +16,25 @@ typedef struct trpi_head_options {
  * integers, times are seconds before now. All lists are in the order of the ids.
  *
  *   "nodes"   [{id, state: "alive"|"dead", incarnation, name, host, host_id, uuid, pid, actors,
- * age_s, heard_s, expected, reason, total: {name: n}, used: {name: n}, reserved: {name: n}}]
+ *               age_s, heard_s, expected, reason,
+ *               total: {name: n}, used: {name: n}, reserved: {name: n}}]
  *   "actors"  [{id, state: "pending"|"alive"|"restarting"|"dead", type, name, namespace, job,
- * owner, detached, node, pid, incarnation, restarts, restarts_max, group, bundle, resources,
- *              devices, waiting_for, age_s, death: null | {incarnation, node, pid, cause, signal,
- *              exit_code, final, message, stderr}}]; cause as in TRP_CAUSE_MAP, lower case
+ *               owner, detached, node, pid, incarnation, restarts, restarts_max, group, bundle,
+ *               resources, devices, waiting_for, age_s,
+ *               death: null | {incarnation, node, pid, cause, signal, exit_code, final, message,
+ *                              stderr}}]; cause as in TRP_CAUSE_MAP, in lower case
  *   "groups"  [{id, name, state: "placed"|"pending"|"removing", strategy, job, owner, detached,
- *              waiting_for, bundles: [{node, resources}]}]
- *   "jobs"    [{id, name, state: "running"|"finished", namespace, exe, pid, actors, age_s, ended_s,
- *              reason}]
- *   "runs"    the values of all keys that start with "run/" and are JSON objects, as [{key, ...}]
- *   "status"  {cluster, version, address, pid, uptime_s, stopping, nodes: as above, resources:
- * {name: {total, used, reserved, reserved_used}}, actors: {pending, alive, restarting, dead},
+ *               waiting_for, bundles: [{node, resources}]}]
+ *   "jobs"    [{id, name, state: "running"|"finished", namespace, exe, pid, actors, age_s,
+ *               ended_s, reason}]
+ *   "runs"    the values of all keys that start with "run/" and are JSON objects: [{key, ...}]
+ *   "status"  {cluster, version, address, pid, uptime_s, nodes: as above,
+ *              resources: {name: {total, used, reserved, reserved_used}},
+ *              actors: {pending, alive, restarting, dead},
  *              demand: [{count, what: "actors"|"groups", first, resources, infeasible, why}],
  *              deaths: [{actor, age_s, cause, final, message}], newest first,
  *              counts: {steps, stale, tilts, clients, subscriptions, kv_entries, kv_bytes,
- *              bad_packets}} */
+ *                       bad_packets}} */
 
 /* Runs until SIGTERM, SIGINT or a HEAD_SHUTDOWN message: then tells all nodes to shut down, waits
  * for their goodbyes at most STOP_TIMEOUT_MS, removes its pid file. Returns the process' exit code.

@@ -447,6 +447,10 @@ void trpi_cluster_step(trpi_cluster *c, const trpi_cluster_event *event, trpi_ac
     c->out = NULL;
 }
 
+bool trpi_cluster_is_stopping(const trpi_cluster *c) {
+    return c->stopping;
+}
+
 bool trpi_cluster_knows(const trpi_cluster *c, uint64_t peer) {
     return trpi_table_get(&c->node_peers, peer) || trpi_table_get(&c->client_peers, peer);
 }

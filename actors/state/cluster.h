@@ -96,6 +96,7 @@ void trpi_cluster_step(trpi_cluster *cluster, const trpi_cluster_event *event,
 bool trpi_cluster_is_request(trpi_msg_type type);
 /* Whether a node or client is behind this peer: if not, the shell may forget it after the step. */
 bool trpi_cluster_knows(const trpi_cluster *cluster, uint64_t peer);
+bool trpi_cluster_is_stopping(const trpi_cluster *cluster);
 /* When the next event of time is due at the latest: a tick, or something that waits for its time.
  */
 uint64_t trpi_cluster_wake_ns(const trpi_cluster *cluster);
@@ -178,6 +179,9 @@ const char *trpi_cluster_kv_next(const trpi_cluster *cluster, const char *from, 
 /* The latest deaths, newest first (position 0); NULL at the end. */
 const trpi_death *trpi_cluster_recent_death(const trpi_cluster *cluster, size_t position,
                                             uint64_t *ret_actor, uint64_t *ret_when_ns);
+
+/* How many actors are in each trp_actor_phase. */
+void trpi_cluster_count_phases(const trpi_cluster *cluster, uint64_t ret_counts[4]);
 
 typedef struct trpi_cluster_counts {
     uint64_t steps, stale; /* messages dropped by the fences */

@@ -45,21 +45,34 @@ static void add_bundles(const trpi_cluster *c, uint64_t node, uint32_t resource,
     }
 }
 
+static void add_pool(const trpi_pool *pool, uint32_t resource, trpi_resource_view *view) {
+    int64_t total = trpi_pool_total(pool, resource);
+    view->total += total;
+    view->used += total - trpi_pool_free(pool, resource);
+}
+
+static void add_pools(const trpi_cluster *c, uint64_t node, uint32_t resource,
+                      trpi_resource_view *view) {
+    const trpi_sched_node *of = trpi_sched_node_of(&c->sched, node);
+    uint64_t id = 0;
+    if (node) {
+        add_pool(&of->pool, resource, view);
+        return;
+    }
+    while ((of = trpi_table_next(&c->sched.nodes, &id)) != NULL) {
+        add_pool(&of->pool, resource, view);
+    }
+}
+
 bool trpi_cluster_resource_at(const trpi_cluster *c, uint64_t node, size_t position,
                               trpi_resource_view *ret_view) {
-    const trpi_sched_node *of;
-    uint64_t id = 0;
     size_t seen = 0;
+    if (node && !trpi_sched_node_of(&c->sched, node)) {
+        return false;
+    }
     for (uint32_t resource = 0; resource < c->resource_names.count; resource++) {
         trpi_resource_view view = {.name = trpi_resource_name(&c->resource_names, resource)};
-        id = 0;
-        while ((of = trpi_table_next(&c->sched.nodes, &id)) != NULL) {
-            if (!node || node == id) {
-                int64_t total = trpi_pool_total(&of->pool, resource);
-                view.total += total;
-                view.used += total - trpi_pool_free(&of->pool, resource);
-            }
-        }
+        add_pools(c, node, resource, &view);
         if (view.total && seen++ == position) {
             add_bundles(c, node, resource, &view);
             *ret_view = view;
@@ -222,6 +235,15 @@ const trpi_death *trpi_cluster_recent_death(const trpi_cluster *c, size_t positi
     *ret_actor = death->actor;
     *ret_when_ns = death->when_ns;
     return &death->death;
+}
+
+void trpi_cluster_count_phases(const trpi_cluster *c, uint64_t ret_counts[4]) {
+    const trpi_actor_rec *actor;
+    uint64_t id = 0;
+    memset(ret_counts, 0, 4 * sizeof(uint64_t));
+    while ((actor = trpi_table_next(&c->actors, &id)) != NULL) {
+        ret_counts[actor->life.phase]++;
+    }
 }
 
 trpi_cluster_counts trpi_cluster_get_counts(const trpi_cluster *c) {
