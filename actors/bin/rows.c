@@ -13,7 +13,7 @@ static void append(char *out, size_t size, const char *text) {
     trpi_format(out + used, size - used, "%s", text);
 }
 
-void trpi_amount_text(const char *name, json_t *value, char *out, size_t size) {
+void trpi_rows_amount(const char *name, json_t *value, char *out, size_t size) {
     if (strcmp(name, "memory") == 0) { /* counted in MiB */
         trpi_size_text((uint64_t)(json_number_value(value) * MIB), out, size);
     } else {
@@ -28,7 +28,7 @@ static void object_text(json_t *object, char *out, size_t size) {
     json_object_foreach(object, name, value) {
         char cell[CELL];
         if (json_is_number(value)) {
-            trpi_amount_text(name, value, cell, sizeof(cell));
+            trpi_rows_amount(name, value, cell, sizeof(cell));
         } else {
             trpi_value_text(value, NULL, cell, sizeof(cell));
         }

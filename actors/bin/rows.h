@@ -17,7 +17,7 @@ typedef struct trpi_column {
 void trpi_rows_print(FILE *out, json_t *rows, const trpi_column *columns, size_t count);
 
 /* An amount of a resource; memory, which is counted in MiB, in human sizes. */
-void trpi_amount_text(const char *name, json_t *value, char *out, size_t size);
+void trpi_rows_amount(const char *name, json_t *value, char *out, size_t size);
 
 /* Any value in one line: objects as "cpu 4, gpu 1", with memory in human sizes. */
 void trpi_value_text(json_t *value, const char *prefix, char *out, size_t size);

@@ -46,7 +46,7 @@ static json_t *rows_of_resources(json_t *resources) {
         json_t *row = json_pack("{s:s}", "name", name);
         for (size_t i = 0; i < TRPI_COUNTOF(keys); i++) {
             char text[64];
-            trpi_amount_text(name, json_object_get(amounts, keys[i]), text, sizeof(text));
+            trpi_rows_amount(name, json_object_get(amounts, keys[i]), text, sizeof(text));
             json_object_set_new(row, keys[i], json_string(text));
         }
         json_array_append_new(rows, row);

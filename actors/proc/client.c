@@ -54,7 +54,7 @@ static trp_code await_welcome(trp_runtime *rt, uint64_t timeout_ms, trp_error *e
 
 /* In the order in which the halves depend on each other; the network goes last. */
 static void tear_down(trp_runtime *rt) {
-    trpi_control_close(rt);
+    trpi_client_control_close(rt);
     trpi_data_close(rt);
     trpi_net_close(rt->net);
     free(rt);
@@ -72,7 +72,7 @@ trp_code trpi_client_open(const trpi_client_options *options, trp_runtime **ret_
         return trpi_context(err, code, "connect to %s", options->address);
     }
     code = trpi_data_open(rt, err);
-    trp_code control = trpi_control_open(rt, code == TRP_OK ? err : NULL);
+    trp_code control = trpi_client_control_open(rt, code == TRP_OK ? err : NULL);
     code = code == TRP_OK ? control : code;
     if (code == TRP_OK) {
         uint64_t timeout_ms = options->connect_timeout_ms;

@@ -20,7 +20,7 @@ trp_code trp_signal(trp_runtime *rt, trp_actor actor, uint64_t incarnation, trp_
         .type = TRPI_MSG_SIGNAL,
         .signal = {.actor = actor.id, .incarnation = incarnation, .data = data},
     };
-    trp_code code = trpi_control_post(rt, &msg, err);
+    trp_code code = trpi_client_post(rt, &msg, err);
     return code == TRP_OK ? code : trpi_context(err, code, "signal a%" PRIu64, actor.id);
 }
 

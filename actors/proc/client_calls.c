@@ -91,10 +91,10 @@ trp_code trp_get(trp_runtime *rt, trp_ref handle, uint64_t timeout_ms, trp_bytes
     trpi_ref *ref = trpi_refs_find(&rt->data.refs, handle.id);
     if (ref != NULL && !ref->is_done) {
         trpi_waiter waiter = {.missing = 1, .wake = PTHREAD_COND_INITIALIZER};
-        trpi_watch watch;
-        trpi_watch_add(&watch, &waiter, ref);
+        trpi_ref_watcher watch;
+        trpi_ref_watch(&watch, &waiter, ref);
         trpi_data_wait(rt, &waiter, trpi_deadline_ns(timeout_ms));
-        trpi_watch_remove(&watch);
+        trpi_ref_unwatch(&watch);
         ref = trpi_refs_find(&rt->data.refs, handle.id);
     }
     if (ref == NULL) {
@@ -117,7 +117,7 @@ static trp_code wait_for(trp_runtime *rt, const trp_ref *handles, size_t count, 
                          bool fails_fast, uint64_t deadline_ns, trp_error *err) {
     trp_code code = TRP_OK;
     trpi_waiter waiter = {.fails_fast = fails_fast, .wake = PTHREAD_COND_INITIALIZER};
-    trpi_watch *watches = malloc(TRPI_MAX(count, (size_t)1) * sizeof(*watches));
+    trpi_ref_watcher *watches = malloc(TRPI_MAX(count, (size_t)1) * sizeof(*watches));
     size_t watched = 0, done = 0;
     if (watches == NULL) {
         return trpi_fail(err, TRP_ENOMEM, "wait for %zu refs: out of memory", count);
@@ -129,7 +129,7 @@ static trp_code wait_for(trp_runtime *rt, const trp_ref *handles, size_t count, 
             goto out;
         }
         if (!ref->is_done) {
-            trpi_watch_add(&watches[watched++], &waiter, ref);
+            trpi_ref_watch(&watches[watched++], &waiter, ref);
         } else {
             done++;
             waiter.is_ready |= fails_fast && ref->code != TRP_OK;
@@ -140,7 +140,7 @@ static trp_code wait_for(trp_runtime *rt, const trp_ref *handles, size_t count, 
     trpi_data_wait(rt, &waiter, deadline_ns);
 out:
     for (size_t i = 0; i < watched; i++) {
-        trpi_watch_remove(&watches[i]);
+        trpi_ref_unwatch(&watches[i]);
     }
     free(watches);
     return code;

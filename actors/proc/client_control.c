@@ -311,7 +311,7 @@ static trp_code start_thread(trp_runtime *rt, trp_error *err) {
     return TRP_OK;
 }
 
-trp_code trpi_control_open(trp_runtime *rt, trp_error *err) {
+trp_code trpi_client_control_open(trp_runtime *rt, trp_error *err) {
     trpi_control *control = &rt->control;
     pthread_mutex_init(&control->lock, NULL);
     pthread_cond_init(&control->changed, NULL);
@@ -327,7 +327,7 @@ trp_code trpi_control_open(trp_runtime *rt, trp_error *err) {
     return code;
 }
 
-void trpi_control_close(trp_runtime *rt) {
+void trpi_client_control_close(trp_runtime *rt) {
     trpi_control *control = &rt->control;
     if (control->is_running) {
         pthread_mutex_lock(&control->lock);

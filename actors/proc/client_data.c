@@ -133,7 +133,7 @@ static void send_call(trp_runtime *rt, const trpi_caller_action *action) {
 static void subscribe(trp_runtime *rt, uint64_t actor) {
     trpi_msg msg = {.type = TRPI_MSG_SUBSCRIBE, .subscribe = {.actor = actor}};
     /* While the head is away this is lost; when it is back, all views are asked for again. */
-    if (trpi_control_post(rt, &msg, NULL) != TRP_OK) {
+    if (trpi_client_post(rt, &msg, NULL) != TRP_OK) {
         trpi_log(TRPI_DEBUG, "subscribe_later", "actor=a%llu", (unsigned long long)actor);
     }
 }

@@ -56,7 +56,7 @@ void trpi_groups_watch_all(trp_runtime *rt) {
     trpi_data_lock(rt);
     for (group_word *view; (view = trpi_table_next(&rt->data.groups, &group)) != NULL;) {
         trpi_msg msg = {.type = TRPI_MSG_GROUP_WATCH, .group_watch = {.group = group}};
-        if (view->code == TRP_OK && trpi_control_post(rt, &msg, NULL) != TRP_OK) {
+        if (view->code == TRP_OK && trpi_client_post(rt, &msg, NULL) != TRP_OK) {
             break; /* lost again: the next welcome comes here again */
         }
     }

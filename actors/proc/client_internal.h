@@ -149,13 +149,13 @@ void trpi_groups_drop(trp_runtime *rt);
 
 /* ---- client_control.c: the thread ---- */
 
-TRP_CHECKED trp_code trpi_control_open(trp_runtime *rt, trp_error *err);
-void trpi_control_close(trp_runtime *rt);
+TRP_CHECKED trp_code trpi_client_control_open(trp_runtime *rt, trp_error *err);
+void trpi_client_control_close(trp_runtime *rt);
 
 /* ---- client_requests.c: what other threads hand to it ---- */
 
 /* Queues a message that has no answer. TRP_EDISCONNECTED while the head does not answer. */
-TRP_CHECKED trp_code trpi_control_post(trp_runtime *rt, const trpi_msg *msg, trp_error *err);
+TRP_CHECKED trp_code trpi_client_post(trp_runtime *rt, const trpi_msg *msg, trp_error *err);
 /* A request whose answer is DONE. */
 TRP_CHECKED trp_code trpi_client_ask(trp_runtime *rt, trpi_msg *msg, trp_error *err);
 /* Hands a reply (taken) to whoever asked; drops it when nobody waits any more. */

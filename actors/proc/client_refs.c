@@ -49,8 +49,8 @@ static void drop_content(trpi_ref *ref) {
 
 static void end_watches(trpi_ref *ref, bool failed) {
     while (ref->watches != NULL) {
-        trpi_watch *watch = ref->watches;
-        trpi_watch_remove(watch);
+        trpi_ref_watcher *watch = ref->watches;
+        trpi_ref_unwatch(watch);
         trpi_waiter_note(watch->waiter, failed);
     }
 }
@@ -123,15 +123,15 @@ trp_code trpi_ref_result(const trpi_ref *ref, trp_error *err) {
     return ref->code;
 }
 
-void trpi_watch_add(trpi_watch *watch, trpi_waiter *waiter, trpi_ref *ref) {
-    *watch = (trpi_watch){.waiter = waiter, .ref = ref, .next = ref->watches};
+void trpi_ref_watch(trpi_ref_watcher *watch, trpi_waiter *waiter, trpi_ref *ref) {
+    *watch = (trpi_ref_watcher){.waiter = waiter, .ref = ref, .next = ref->watches};
     if (ref->watches != NULL) {
         ref->watches->prev = watch;
     }
     ref->watches = watch;
 }
 
-void trpi_watch_remove(trpi_watch *watch) {
+void trpi_ref_unwatch(trpi_ref_watcher *watch) {
     if (watch->ref == NULL) {
         return;
     }

@@ -9,11 +9,11 @@ typedef struct trpi_waiter trpi_waiter;
 typedef struct trpi_ref trpi_ref;
 
 /* That a waiter waits for a ref. */
-typedef struct trpi_watch {
+typedef struct trpi_ref_watcher {
     trpi_waiter *waiter;
     trpi_ref *ref; /* NULL when it is over */
-    struct trpi_watch *next, *prev;
-} trpi_watch;
+    struct trpi_ref_watcher *next, *prev;
+} trpi_ref_watcher;
 
 #define TRPI_REF_INLINE 64
 
@@ -27,7 +27,7 @@ struct trpi_ref {
     char *message;   /* of a failure */
     trp_bytes value; /* in `small` or in the packet */
     trpi_packet *packet;
-    trpi_watch *watches;
+    trpi_ref_watcher *watches;
     unsigned char small[TRPI_REF_INLINE];
 };
 
@@ -51,8 +51,8 @@ void trpi_ref_fail(trpi_ref *ref, trp_code code, uint64_t node, uint64_t actor,
 /* The code, with err filled in. The ref is done. */
 trp_code trpi_ref_result(const trpi_ref *ref, trp_error *err);
 
-void trpi_watch_add(trpi_watch *watch, trpi_waiter *waiter, trpi_ref *ref);
-void trpi_watch_remove(trpi_watch *watch); /* of one that may be over */
+void trpi_ref_watch(trpi_ref_watcher *watch, trpi_waiter *waiter, trpi_ref *ref);
+void trpi_ref_unwatch(trpi_ref_watcher *watch); /* of one that may be over */
 
 /* client_data.c: one of the waiter's refs is done. */
 void trpi_waiter_note(trpi_waiter *waiter, bool failed);

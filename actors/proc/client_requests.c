@@ -67,7 +67,7 @@ trpi_outgoing *trpi_requests_take_queue(trp_runtime *rt) {
     return first;
 }
 
-trp_code trpi_control_post(trp_runtime *rt, const trpi_msg *msg, trp_error *err) {
+trp_code trpi_client_post(trp_runtime *rt, const trpi_msg *msg, trp_error *err) {
     trpi_outgoing *out;
     trp_code code = encode(msg, &out, err);
     if (code != TRP_OK) {
