@@ -275,6 +275,7 @@ trpi_program *trpi_program_get(trpi_node *node, const char *exe, const char *cwd
 /* A worker for an actor: idle, else spare, else a new one. */
 trpi_node_worker *trpi_program_worker(trpi_node *node, trpi_program *program);
 void trpi_program_refill(trpi_node *node, trpi_program *program);
+void trpi_program_refill_soon(trpi_node *node, trpi_program *program);
 void trpi_program_unlist(trpi_node_worker *worker); /* out of wanted, spare or idle */
 void trpi_program_list_idle(trpi_node_worker *worker);
 void trpi_program_worker_freed(trpi_node *node, trpi_program *program);

@@ -24,6 +24,7 @@
 #include "core/sys/process.h"
 
 #define FORKING_MAX 32    /* requests under way per zygote, so that no socket buffer ever fills */
+#define REFILL_AFTER_MS 3 /* the actor that has just taken a worker starts undisturbed */
 #define PAUSE_MS 100      /* after a fork or pipe that failed for want of something */
 #define ENVIRONMENT_MAX 6 /* entries that we add */
 
@@ -493,6 +494,10 @@ void trpi_program_refill(trpi_node *node, trpi_program *program) {
         worker->due_ns = trpi_deadline_ns(trpi_config(TRPI_CONFIG_START_TIMEOUT_MS));
         trpi_node_timer(node, TRPI_TIMER_WORKER, worker->token, worker->due_ns);
     }
+}
+
+void trpi_program_refill_soon(trpi_node *node, trpi_program *program) {
+    wake_at(node, program, trpi_deadline_ns(REFILL_AFTER_MS));
 }
 
 static void fork_failed(trpi_node *node, trpi_program *program, trpi_node_worker *worker,

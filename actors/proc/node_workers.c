@@ -150,8 +150,10 @@ void trpi_node_start(trpi_node *node, const trpi_msg_start *start, trp_bytes fra
     trpi_node_output_start(node, worker);
     if (worker->phase == TRPI_WORKER_IDLE) {
         send_start(node, worker);
+        trpi_program_refill_soon(node, program);
+    } else {
+        trpi_program_refill(node, program);
     }
-    trpi_program_refill(node, program);
 }
 
 /* ---- What a worker says ---- */

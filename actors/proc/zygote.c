@@ -8,7 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +23,7 @@
 #include "core/sys/process.h"
 
 #define FORK_FAILED_EXIT 1
+#define ORDERS_MAX 8 /* workers per process in between: one fork less for all but the first */
 
 typedef struct fork_order {
     trpi_fork_request body;
@@ -67,60 +68,82 @@ static pid_t node_pid(void) {
     return text && trpi_parse_u64(text, INT32_MAX, &pid) ? (pid_t)pid : -1;
 }
 
+/* Until the process in between is gone it is our parent, and its death would count as our parent's.
+ */
+static void wait_for_end_of(pid_t between) {
+    int fd = trpi_pidfd_open(between);
+    struct pollfd item = {.fd = fd, .events = POLLIN};
+    while (getppid() == between) {
+        (void)poll(&item, fd >= 0, 1); /* without a pidfd it only sleeps */
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+}
+
 _Noreturn static void become_worker(const trp_actor_type *const *types, const fork_order *order,
                                     pid_t between) {
+    uint64_t token = order->body.token;
     (void)setpgid(0, 0);
     reset_signals();
     if (!set_files(order)) {
         _exit(FORK_FAILED_EXIT);
     }
-    /* Until the process in between is gone, its death would be our parent's. */
-    while (getppid() == between) {
-        sched_yield();
-    }
+    wait_for_end_of(between);
     if (!trpi_die_with_parent(node_pid())) {
         _exit(FORK_FAILED_EXIT);
     }
-    trpi_worker_main(types, order->body.token);
+    trpi_worker_main(types, token);
 }
 
 /* ---- In the process in between ---- */
 
-_Noreturn static void fork_between(const trp_actor_type *const *types, int sock,
-                                   const fork_order *order) {
-    pid_t self = getpid();
-    pid_t pid = fork();
-    if (pid == 0) {
-        close(sock);
-        become_worker(types, order, self);
+static void close_orders(const fork_order *orders, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        close(orders[i].out);
+        close(orders[i].err);
     }
-    if (pid < 0) {
-        tell(sock, order->body.token, 0, errno);
-    } else {
-        (void)setpgid(pid, pid); /* so that the node can kill the group as soon as it knows it */
-        tell(sock, order->body.token, pid, 0);
+}
+
+_Noreturn static void fork_workers(const trp_actor_type *const *types, int sock,
+                                   const fork_order *orders, size_t count) {
+    pid_t self = getpid();
+    for (size_t i = 0; i < count; i++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            close(sock);
+            close_orders(orders, i);
+            close_orders(orders + i + 1, count - i - 1);
+            become_worker(types, &orders[i], self);
+        }
+        if (pid < 0) {
+            tell(sock, orders[i].body.token, 0, errno);
+        } else {
+            (void)setpgid(pid, pid); /* so that the node can kill the group once it knows it */
+            tell(sock, orders[i].body.token, pid, 0);
+        }
     }
     _exit(0);
 }
 
 /* ---- In the zygote ---- */
 
-static void fork_worker(const trp_actor_type *const *types, int sock, const fork_order *order) {
+static void fork_between(const trp_actor_type *const *types, int sock, const fork_order *orders,
+                         size_t count) {
     pid_t between = fork();
     if (between == 0) {
-        fork_between(types, sock, order);
+        fork_workers(types, sock, orders, count);
     }
-    if (between < 0) {
-        tell(sock, order->body.token, 0, errno);
+    for (size_t i = 0; between < 0 && i < count; i++) {
+        tell(sock, orders[i].body.token, 0, errno);
     }
-    close(order->out);
-    close(order->err);
+    close_orders(orders, count);
     while (between > 0 && waitpid(between, NULL, 0) < 0 && errno == EINTR) {
     }
 }
 
 /* Ends the process when the node is gone or speaks another version. */
-static void next_order(int sock, fork_order *ret_order) {
+static void take_order(int sock, fork_order *ret_order) {
     trp_buf data = {0};
     trp_error err = {0};
     int fds[2];
@@ -142,15 +165,25 @@ static void next_order(int sock, fork_order *ret_order) {
     trp_buf_release(&data);
 }
 
+/* At least one order, and those that wait behind it. */
+static size_t take_orders(int sock, fork_order orders[ORDERS_MAX]) {
+    size_t count = 0;
+    struct pollfd item = {.fd = sock, .events = POLLIN};
+    do {
+        take_order(sock, &orders[count++]);
+    } while (count < ORDERS_MAX && poll(&item, 1, 0) > 0);
+    return count;
+}
+
 _Noreturn void trpi_zygote_main(const trp_actor_type *const *types, int zygote_fd) {
-    fork_order order = {0};
+    fork_order orders[ORDERS_MAX];
     unsetenv(TRPI_ZYGOTE_ENV); /* what we start is not a zygote */
     (void)fcntl(zygote_fd, F_SETFD, FD_CLOEXEC);
     signal(SIGCHLD, SIG_DFL);
     fflush(NULL); /* or every worker would print it again */
     tell(zygote_fd, 0, getpid(), 0);
     for (;;) {
-        next_order(zygote_fd, &order);
-        fork_worker(types, zygote_fd, &order);
+        size_t count = take_orders(zygote_fd, orders);
+        fork_between(types, zygote_fd, orders, count);
     }
 }
