@@ -14,13 +14,20 @@
 
 #define BYE_TIMEOUT_MS 5000
 
+/* Unique among all processes; not a text, so that ZeroMQ keeps it within its small messages. */
+static void draw_id(trp_runtime *rt) {
+    uint64_t random[2] = {trpi_random_u64(), trpi_random_u64()};
+    rt->id[0] = 'p';
+    memcpy(rt->id + 1, random, sizeof(random));
+}
+
 static trp_code fill_in(trp_runtime *rt, const trpi_client_options *options, trp_error *err) {
     rt->data.wake_fd = rt->data.deaths_fd = rt->control.wake_fd = -1;
     TRPI_SET(rt->address, options->address);
     TRPI_SET(rt->kind, options->kind);
     TRPI_SET(rt->job, options->job ? options->job : "");
     TRPI_SET(rt->namespace_name, options->namespace_name ? options->namespace_name : "");
-    trpi_uuid(rt->uuid);
+    draw_id(rt);
     trpi_host_id(rt->host_id, sizeof(rt->host_id));
     rt->actor = options->actor;
     rt->incarnation = options->incarnation;

@@ -6,7 +6,7 @@
 
 /* Whoever only calls and never waits still has replies coming in: read them now and then, or they
  * pile up. */
-#define CALLS_PER_READ 64
+#define CALLS_PER_READ 1024
 
 #define ARGS_MAX (512u << 20)
 

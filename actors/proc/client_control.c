@@ -64,8 +64,7 @@ static trp_code open_link(trp_runtime *rt, trp_error *err) {
     trpi_format(endpoint, sizeof(endpoint), "tcp://%s", rt->address);
     trpi_sock_close(control->sock);
     control->sock = NULL;
-    trp_code code =
-        trpi_sock_open(rt->net, TRPI_DEALER, trp_bytes_of(rt->uuid), &control->sock, err);
+    trp_code code = trpi_sock_open(rt->net, TRPI_DEALER, trpi_client_id(rt), &control->sock, err);
     if (code == TRP_OK) {
         code = trpi_sock_connect(control->sock, endpoint, (trp_bytes){NULL, 0}, err);
     }

@@ -12,6 +12,10 @@
 
 #define READ_BATCH 1024 /* packets between two looks at who else wants the lock */
 
+trp_bytes trpi_client_id(const trp_runtime *rt) {
+    return (trp_bytes){rt->id, sizeof(rt->id)};
+}
+
 trp_code trpi_data_open(trp_runtime *rt, trp_error *err) {
     trpi_data *data = &rt->data;
     pthread_mutex_init(&data->lock, NULL);
@@ -24,7 +28,7 @@ trp_code trpi_data_open(trp_runtime *rt, trp_error *err) {
     if (data->wake_fd < 0 || data->deaths_fd < 0) {
         return trpi_fail(err, TRP_EBUSY, "no descriptors left (ulimit -n)");
     }
-    return trpi_sock_open(rt->net, TRPI_ROUTER, trp_bytes_of(rt->uuid), &data->sock, err);
+    return trpi_sock_open(rt->net, TRPI_ROUTER, trpi_client_id(rt), &data->sock, err);
 }
 
 static void close_fd(int fd) {
@@ -196,10 +200,12 @@ static void handle_packet(trp_runtime *rt) {
     }
 }
 
-void trpi_data_read(trp_runtime *rt) {
+/* Asking a ZeroMQ socket that has nothing costs a system call, so whoever has what it waits for
+ * stops here; the rest is for the next to come. */
+static void read_for(trp_runtime *rt, const trpi_waiter *waiter) {
     trpi_data *data = &rt->data;
     data->sent = 0;
-    for (int i = 0; i < READ_BATCH; i++) {
+    for (int i = 0; i < READ_BATCH && !(waiter != NULL && waiter->is_ready); i++) {
         if (trpi_sock_recv(data->sock, &data->packet) != TRP_OK) {
             break;
         }
@@ -211,6 +217,10 @@ void trpi_data_read(trp_runtime *rt) {
         trpi_caller_tick(data->caller, trpi_now_ns(), &data->actions);
         trpi_data_perform(rt);
     }
+}
+
+void trpi_data_read(trp_runtime *rt) {
+    read_for(rt, NULL);
 }
 
 /* ---- Waiting ---- */
@@ -266,7 +276,7 @@ void trpi_data_wait(trp_runtime *rt, trpi_waiter *waiter, uint64_t deadline_ns) 
     list_waiter(data, waiter);
     while (!waiter->is_ready) {
         if (!data->is_led) {
-            trpi_data_read(rt);
+            read_for(rt, waiter);
         }
         if (waiter->is_ready || trpi_now_ns() >= deadline_ns) {
             break;

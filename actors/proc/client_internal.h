@@ -105,7 +105,7 @@ struct trp_runtime {
     char job[128];
     char namespace_name[256]; /* the head's word once the link is up */
     char cluster[64];
-    char uuid[TRPI_UUID_TEXT]; /* what ROUTERs know our sockets by */
+    unsigned char id[17]; /* what ROUTERs know our sockets by: short, it travels with each call */
     char host_id[160];
     char exe[1024], cwd[1024];
     uint64_t actor, incarnation;
@@ -117,6 +117,8 @@ struct trp_runtime {
 };
 
 /* ---- client_data.c ---- */
+
+trp_bytes trpi_client_id(const trp_runtime *rt);
 
 TRP_CHECKED trp_code trpi_data_open(trp_runtime *rt, trp_error *err);
 void trpi_data_close(trp_runtime *rt);
