@@ -356,6 +356,9 @@ static trp_code decode_fields(json_t *json, const char *where, trpi_manifest *ma
     if (!code) {
         code = read_whole(json, where, "world", INT32_MAX, &world, err);
     }
+    if (!code && world == 0) {
+        code = trpi_fail(err, TRP_EINVALID, "%s.world: 0 is out of range", where);
+    }
     if (code) {
         return code;
     }
