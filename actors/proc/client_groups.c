@@ -196,8 +196,7 @@ trp_code trp_group_wait(trp_runtime *rt, trp_group group, uint64_t timeout_ms, u
     } else if (view->code != TRP_OK) {
         code = trpi_fail(err, view->code, "%s", view->message);
     } else if (!view->is_placed) {
-        code = trpi_fail(err, TRP_ETIMEOUT, "not placed within %" PRIu64 " ms: %s", timeout_ms,
-                         view->message);
+        code = trpi_fail(err, TRP_ETIMEOUT, "not placed in time: %s", view->message);
     } else {
         code = hand_out_nodes(view, ret_nodes, node_count, err);
     }
