@@ -178,9 +178,14 @@ static void T15_an_older_attempt_cannot_commit_and_leaves_nothing(void **state) 
     trp_buf staging = {0};
     trpi_store *store = open_run("e");
     trpi_manifest old = {.number = 0, .attempt = 1, .world = 1};
+    uint64_t attempt = 9;
+    must(trpi_store_attempt(store, &attempt, &err), &err);
+    assert_int_equal(attempt, 0);
     must(trpi_store_sweep(store, 1, &err), &err);
     stage_and_seal(store, &old, 0, &old);
     must(trpi_store_sweep(store, 2, &err), &err);
+    must(trpi_store_attempt(store, &attempt, &err), &err);
+    assert_int_equal(attempt, 2);
     assert_int_equal(trpi_store_commit(store, &old, NULL, &err), TRP_ECANCELED);
     assert_non_null(strstr(err.message, "attempt 2 owns the run, this is attempt 1"));
     assert_int_equal(trpi_store_stage(trpi_store_path(store), 1, 0, 0, &staging, &err),

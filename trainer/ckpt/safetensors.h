@@ -27,8 +27,8 @@
     X(F32, 4)                                                                                      \
     X(BF16, 2)                                                                                     \
     X(F16, 2)                                                                                      \
-    X(I32, 4) X(I64, 8) X(U8, 1) X(F64, 8) X(I16, 2) X(I8, 1) X(BOOL, 1) X(U16, 2) X(U32, 4)       \
-        X(U64, 8)
+    X(I32, 4)                                                                                      \
+    X(I64, 8) X(U8, 1) X(F64, 8) X(I16, 2) X(I8, 1) X(BOOL, 1) X(U16, 2) X(U32, 4) X(U64, 8)
 
 typedef enum trpi_stored {
 #define X(name, bytes) TRPI_STORED_##name,

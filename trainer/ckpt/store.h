@@ -119,6 +119,11 @@ TRP_CHECKED trp_code trpi_store_remove(trpi_store *store, uint64_t number, trp_e
  * when an attempt begins, before list(). */
 TRP_CHECKED trp_code trpi_store_sweep(trpi_store *store, uint64_t attempt, trp_error *err);
 
+/* The highest attempt that has swept, durable before sweep() removes anything; 0 = none. The next
+ * one must be above it, whatever run.json says. */
+TRP_CHECKED trp_code trpi_store_attempt(const trpi_store *store, uint64_t *ret_attempt,
+                                        trp_error *err);
+
 /* For tests: the process ends by _exit(99) in the n-th step (1, 2, ...) of stage, seal, commit,
  * remove and sweep taken from now on; 0 = never. trpi_store_steps() tells how many have been taken.
  */

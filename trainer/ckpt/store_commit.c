@@ -348,3 +348,13 @@ trp_code trpi_store_sweep(trpi_store *store, uint64_t attempt, trp_error *err) {
     trpi_names_free(names, count);
     return code;
 }
+
+trp_code trpi_store_attempt(const trpi_store *store, uint64_t *ret_attempt, trp_error *err) {
+    bool found = false;
+    uint64_t attempt = 0;
+    trp_code code = trpi_store_read_number(store->path, TRPI_STORE_ATTEMPT, &found, &attempt, err);
+    if (!code) {
+        *ret_attempt = found ? attempt : 0;
+    }
+    return code;
+}
