@@ -126,8 +126,11 @@ static void take_welcome(trp_runtime *rt, const trpi_msg_client_welcome *welcome
     }
 }
 
+/* What an incarnation had answered before it died counts, so replies are read before its death is.
+ */
 static void take_actor_state(trp_runtime *rt, const trpi_msg_actor_state *state) {
     trpi_data_enter(rt);
+    trpi_data_read(rt);
     trpi_caller_state(rt->data.caller, state, &rt->data.actions);
     trpi_data_perform(rt);
     pthread_cond_broadcast(&rt->data.changed);

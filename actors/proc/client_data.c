@@ -10,8 +10,6 @@
 #include "core/net/clock.h"
 #include "core/wire/codec.h"
 
-#define READ_BATCH 1024 /* packets between two looks at who else wants the lock */
-
 trp_bytes trpi_client_id(const trp_runtime *rt) {
     return (trp_bytes){rt->id, sizeof(rt->id)};
 }
@@ -205,10 +203,8 @@ static void handle_packet(trp_runtime *rt) {
 static void read_for(trp_runtime *rt, const trpi_waiter *waiter) {
     trpi_data *data = &rt->data;
     data->sent = 0;
-    for (int i = 0; i < READ_BATCH && !(waiter != NULL && waiter->is_ready); i++) {
-        if (trpi_sock_recv(data->sock, &data->packet) != TRP_OK) {
-            break;
-        }
+    while (!(waiter != NULL && waiter->is_ready) &&
+           trpi_sock_recv(data->sock, &data->packet) == TRP_OK) {
         handle_packet(rt);
         trpi_packet_release(&data->packet);
     }

@@ -254,18 +254,16 @@ void trpi_caller_release(trpi_caller *caller, uint64_t id) {
 /* ---- The life of an actor ---- */
 
 static void set_dead_fault(trpi_view *view) {
-    char who[160], why[768], text[960];
-    trpi_view_who(view, who, sizeof(who));
+    char why[768], text[960];
     trpi_view_death_text(view, why, sizeof(why));
-    trpi_format(text, sizeof(text), "%s is dead: %s", who, why);
+    trpi_format(text, sizeof(text), "dead: %s", why);
     trpi_view_set_fault(view, TRP_EACTOR_DIED, true, text);
 }
 
 static void set_restarting_fault(trpi_view *view) {
-    char who[160], why[768], text[960];
-    trpi_view_who(view, who, sizeof(who));
+    char why[768], text[960];
     trpi_view_death_text(view, why, sizeof(why));
-    trpi_format(text, sizeof(text), "%s is being restarted: %s", who, why);
+    trpi_format(text, sizeof(text), "being restarted: %s", why);
     trpi_view_set_fault(view, TRP_EUNAVAILABLE, false, text);
 }
 

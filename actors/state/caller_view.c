@@ -172,31 +172,29 @@ static void cause_text(const trpi_view *view, char *out, size_t size) {
     } else {
         trpi_format(out, size, "%s", cause);
     }
-    /* The node's own words, unless they only repeat ours. */
-    size_t used = strlen(out);
-    if (view->death_message[0] != '\0' && strstr(out, view->death_message) == NULL) {
-        trpi_format(out + used, size - used, ": %s", view->death_message);
-    }
 }
 
 void trpi_view_death_text(const trpi_view *view, char *out, size_t size) {
+    char who[160], cause[160], place[96] = "";
+    trpi_view_who(view, who, sizeof(who));
     if (!view->has_death) {
-        trpi_format(out, size, "cause not known");
+        trpi_format(out, size, "%s: the cause is not known", who);
         return;
     }
-    char cause[640];
-    char place[96] = "";
+    /* The head's sentence tells who, where, why and what follows. */
+    if (view->death_message[0] != '\0') {
+        trpi_format(out, size, "%s", view->death_message);
+        return;
+    }
     cause_text(view, cause, sizeof(cause));
-    if (view->death_pid != 0) {
-        trpi_format(place, sizeof(place), ", pid %lld", (long long)view->death_pid);
-    }
     if (view->death_node != 0) {
-        size_t used = strlen(place);
-        trpi_format(place + used, sizeof(place) - used, " on node n%llu",
-                    (unsigned long long)view->death_node);
+        trpi_format(place, sizeof(place), " on node n%llu", (unsigned long long)view->death_node);
     }
-    trpi_format(out, size, "incarnation %llu%s: %s", (unsigned long long)view->death_incarnation,
-                place, cause);
+    if (view->death_pid != 0) {
+        size_t used = strlen(place);
+        trpi_format(place + used, sizeof(place) - used, ", pid %lld", (long long)view->death_pid);
+    }
+    trpi_format(out, size, "%s%s: %s", who, place, cause);
 }
 
 void trpi_view_get_death(const trpi_view *view, trp_death *ret_death) {

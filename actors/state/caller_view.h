@@ -63,7 +63,7 @@ void trpi_view_set_fault(trpi_view *view, trp_code code, bool lasting, const cha
 
 /* "actor a7 (counter)" */
 void trpi_view_who(const trpi_view *view, char *out, size_t size);
-/* "incarnation 1, pid 123 on node n1: ended by a signal: signal 9 (SIGKILL)" */
+/* "actor a7 (counter) on node n1, pid 123: ended by a signal: signal 9 (SIGKILL)" */
 void trpi_view_death_text(const trpi_view *view, char *out, size_t size);
 void trpi_view_get_death(const trpi_view *view, trp_death *ret_death);
 void trpi_view_get_info(const trpi_view *view, trp_actor_info *ret_info);

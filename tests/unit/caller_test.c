@@ -242,7 +242,7 @@ static void retries_without_end_outlive_many_incarnations(void **state) {
     assert_null(completed(b, &tag));
     assert_int_equal(b->sent_count, 49);
     head_says(b, TRP_ACTOR_DEAD, 50, -1);
-    assert_failed(b, &tag, TRP_EACTOR_DIED, "is dead");
+    assert_failed(b, &tag, TRP_EACTOR_DIED, "dead: actor a7 (counter)");
 }
 
 static void a_dead_actor_fails_calls_now_and_later_with_its_cause_A08(void **state) {
