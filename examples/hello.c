@@ -25,7 +25,7 @@ int main(void) {
         trp_next_death(rt, 5000, &death, &err) || trp_actor_wait_alive(rt, actor, 5000, &err)) {
         return fprintf(stderr, "hello: %s\n", err.message), 1;
     }
-    printf("counted to %s; pid %ld %s; restarted\n", reply.data, (long)death.pid, death.message);
+    printf("counted to %s, then: %s\n", reply.data, death.message);
     trp_buf_release(&reply);
     trp_shutdown(&rt);
     return 0;
