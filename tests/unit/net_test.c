@@ -1,5 +1,6 @@
 /* net_test.c: clock and sockets of core/net. */
 #include <limits.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -303,6 +304,60 @@ static void a_poll_tells_sockets_and_descriptors_apart(void **state) {
     trpi_sock_close(router);
 }
 
+#define ROUNDS 3000
+
+static void *echo(void *sock) {
+    for (int i = 0; i < 2 * ROUNDS; i++) {
+        trpi_packet packet;
+        receive(sock, &packet);
+        assert_int_equal(trpi_sock_send(sock, packet.peer, packet.header, packet.body, NULL),
+                         TRP_OK);
+        trpi_packet_release(&packet);
+    }
+    return NULL;
+}
+
+/* Each send may take in what tells the socket of the last reply: a poll that trusted the descriptor
+ * alone would then sleep on a reply that is there. */
+static void a_reply_that_came_in_while_sending_is_not_slept_on(void **state) {
+    char endpoint[128];
+    pthread_t thread;
+    trpi_packet packet;
+    trpi_sock *router = bound_router(NULL, endpoint);
+    trpi_sock *dealer = connected_dealer("d", endpoint);
+    assert_int_equal(pthread_create(&thread, NULL, echo, router), 0);
+    for (int i = 0; i < ROUNDS; i++) {
+        assert_int_equal(send_text(dealer, NULL, "one", NULL), TRP_OK);
+        int early = trpi_sock_recv(dealer, &packet) == TRP_OK;
+        if (early) {
+            trpi_packet_release(&packet);
+        }
+        for (volatile int spin = i % 50 * 400; spin > 0; spin--) {
+        }
+        assert_int_equal(send_text(dealer, NULL, "two", NULL), TRP_OK);
+        for (int left = 2 - early; left > 0; left--) {
+            receive(dealer, &packet);
+            trpi_packet_release(&packet);
+        }
+    }
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    trpi_sock_close(dealer);
+    trpi_sock_close(router);
+}
+
+static void a_poll_that_is_woken_for_nothing_keeps_its_deadline(void **state) {
+    char endpoint[128];
+    trpi_sock *router = bound_router(NULL, endpoint);
+    trpi_poll_item item = {.sock = router};
+    /* A peer that connects and says nothing is news for ZeroMQ only. */
+    trpi_sock *silent = connected_dealer("silent", endpoint);
+    uint64_t start = trpi_now_ns();
+    assert_int_equal(trpi_poll(&item, 1, 200), TRP_ETIMEOUT);
+    assert_true(trpi_now_ns() - start >= 199000000);
+    trpi_sock_close(silent);
+    trpi_sock_close(router);
+}
+
 static void closing_nothing_is_fine(void **state) {
     trpi_sock_close(NULL);
     trpi_net_close(NULL);
@@ -327,6 +382,8 @@ int main(void) {
         WITH_NET(a_moved_packet_points_at_its_own_frames),
         WITH_NET(a_bad_endpoint_says_what_to_change),
         WITH_NET(a_poll_tells_sockets_and_descriptors_apart),
+        WITH_NET(a_reply_that_came_in_while_sending_is_not_slept_on),
+        WITH_NET(a_poll_that_is_woken_for_nothing_keeps_its_deadline),
         cmocka_unit_test(closing_nothing_is_fine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
