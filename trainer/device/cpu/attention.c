@@ -23,14 +23,10 @@ struct queries {
 /* Turns a row of scores into e^(score - max) after raising max to theirs; returns the factor by
  * which everything before shrinks. */
 static float soften(float *scores, int64_t visible, float *max, float *sum) {
-    float top = *max;
     for (int64_t j = visible; j < TILE; j++) {
         scores[j] = -INFINITY;
     }
-#pragma omp simd reduction(max : top)
-    for (int64_t j = 0; j < TILE; j++) {
-        top = scores[j] > top ? scores[j] : top;
-    }
+    float top = trpi_row_max(scores, TILE, *max);
     float shrink = trpi_expf(*max - top), total = 0.0f;
 #pragma omp simd reduction(+ : total)
     for (int64_t j = 0; j < TILE; j++) {

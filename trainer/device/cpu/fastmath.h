@@ -50,4 +50,28 @@ static inline float trpi_tanhf(float x) {
     return magnitude < 0.3f ? small : sign * large;
 }
 
+/* The largest of n floats, or `least` if none is above it. NaN never compares greater, so it is
+ * passed over. Sixteen running maxima rather than a reduction: clang vectorizes one only when told
+ * that there is no NaN. */
+static inline float trpi_row_max(const float *x, int64_t n, float least) {
+    float tops[16];
+    int64_t whole = n / 16 * 16;
+    for (int l = 0; l < 16; l++) {
+        tops[l] = least;
+    }
+    for (int64_t j = 0; j < whole; j += 16) {
+#pragma omp simd
+        for (int l = 0; l < 16; l++) {
+            tops[l] = x[j + l] > tops[l] ? x[j + l] : tops[l];
+        }
+    }
+    for (int64_t j = whole; j < n; j++) {
+        tops[0] = x[j] > tops[0] ? x[j] : tops[0];
+    }
+    for (int l = 1; l < 16; l++) {
+        tops[0] = tops[l] > tops[0] ? tops[l] : tops[0];
+    }
+    return tops[0];
+}
+
 #endif

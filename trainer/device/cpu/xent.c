@@ -4,50 +4,55 @@
 #include "trainer/device/cpu/fastmath.h"
 #include <math.h>
 
-/* NaN never compares greater, so it does not become the maximum; it then makes the sum NaN. */
-static float row_max(const float *x, int64_t n) {
-    float max = -INFINITY;
-#pragma omp simd reduction(max : max)
-    for (int64_t j = 0; j < n; j++) {
-        max = x[j] > max ? x[j] : max;
+/* Sums run in fp32 over PIECE elements and in double over the pieces: one fp32 sum over a
+ * vocabulary of fifty thousand would lose digits of the loss. */
+enum { PIECE = 512 };
+
+/* e^(x - max) into e, and their sum. */
+static double row_exp(const float *x, float max, int64_t n, float *e) {
+    double total = 0.0;
+    for (int64_t at = 0; at < n; at += PIECE) {
+        int64_t end = TRPI_MIN(at + PIECE, n);
+        float sum = 0.0f;
+#pragma omp simd reduction(+ : sum)
+        for (int64_t j = at; j < end; j++) {
+            e[j] = trpi_expf(x[j] - max);
+            sum += e[j];
+        }
+        total += (double)sum;
     }
-    return max;
+    return total;
 }
 
-static float row_exp(const float *x, float max, int64_t n, float *e) {
-    float sum = 0.0f;
+static double row_exp_sum(const float *x, float max, int64_t n) {
+    double total = 0.0;
+    for (int64_t at = 0; at < n; at += PIECE) {
+        int64_t end = TRPI_MIN(at + PIECE, n);
+        float sum = 0.0f;
 #pragma omp simd reduction(+ : sum)
-    for (int64_t j = 0; j < n; j++) {
-        e[j] = trpi_expf(x[j] - max);
-        sum += e[j];
+        for (int64_t j = at; j < end; j++) {
+            sum += trpi_expf(x[j] - max);
+        }
+        total += (double)sum;
     }
-    return sum;
-}
-
-static float row_exp_sum(const float *x, float max, int64_t n) {
-    float sum = 0.0f;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t j = 0; j < n; j++) {
-        sum += trpi_expf(x[j] - max);
-    }
-    return sum;
+    return total;
 }
 
 /* The row's loss; its gradient into dx, which may be x itself. */
 static float row_xent(const float *x, int64_t n, int32_t target, float scale, float *dx) {
-    float max = row_max(x, n), at_target = x[target];
+    float max = trpi_row_max(x, n, -INFINITY), at_target = x[target];
     if (!dx) {
-        return logf(row_exp_sum(x, max, n)) + max - at_target;
+        return (float)(log(row_exp_sum(x, max, n)) + (double)max - (double)at_target);
     }
-    float sum = row_exp(x, max, n, dx);
-    float factor = scale / sum;
-    float p_target = dx[target] / sum;
+    double sum = row_exp(x, max, n, dx);
+    float factor = (float)((double)scale / sum);
+    float p_target = (float)((double)dx[target] / sum);
 #pragma omp simd
     for (int64_t j = 0; j < n; j++) {
         dx[j] *= factor;
     }
     dx[target] = (p_target - 1.0f) * scale;
-    return logf(sum) + max - at_target;
+    return (float)(log(sum) + (double)max - (double)at_target);
 }
 
 trp_code trpi_cpu_xent(trp_device *device, const trp_xent_args *args, trp_error *err) {
