@@ -3,11 +3,6 @@
 
 #include <string.h>
 
-bool trpi_read_refuse(trpi_reader *in, const char *reason) {
-    in->reason = reason;
-    return false;
-}
-
 static bool no_memory(trpi_reader *in) {
     in->out_of_memory = true;
     return trpi_read_refuse(in, "out of memory");

@@ -21,6 +21,15 @@ typedef struct trpi_reader {
     bool out_of_memory;
 } trpi_reader;
 
+/* Says why, and returns false. */
+static inline bool trpi_read_refuse(trpi_reader *in, const char *reason) {
+    in->reason = reason;
+    return false;
+}
+
+/* Names the field around a failure, inner ones first, and returns false. */
+bool trpi_read_blame(trpi_reader *in, const char *field);
+
 TRP_CHECKED bool trpi_read_u64(trpi_reader *in, uint64_t *ret_value);
 TRP_CHECKED bool trpi_read_i64(trpi_reader *in, int64_t *ret_value);
 TRP_CHECKED bool trpi_read_bool(trpi_reader *in, bool *ret_value);
@@ -32,9 +41,5 @@ TRP_CHECKED bool trpi_read_array(trpi_reader *in, uint64_t *ret_count); /* its e
  * least min_bytes each in the frame. */
 TRP_CHECKED bool trpi_read_list(trpi_reader *in, size_t min_bytes, size_t size, void **ret_list,
                                 size_t *ret_count);
-
-/* Both return false. blame() names the field around a failure; inner ones come first. */
-bool trpi_read_refuse(trpi_reader *in, const char *reason);
-bool trpi_read_blame(trpi_reader *in, const char *field);
 
 #endif
