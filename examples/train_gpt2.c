@@ -35,7 +35,7 @@ typedef struct gpt2_job {
 
 static trp_code fail(trp_error *err, trp_code code, const char *what, const char *detail) {
     err->code = code;
-    snprintf(err->message, sizeof(err->message), "%s: %s", what, detail);
+    snprintf(err->message, sizeof(err->message), "%.500s: %.200s", what, detail);
     return code;
 }
 

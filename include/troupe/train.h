@@ -81,6 +81,8 @@ typedef struct trp_report {
     const trp_metric *metrics;
     size_t metric_count;
     bool has_checkpoint; /* this rank has put files into the staging directory */
+    bool wait; /* return only when every rank has made this report and what others bring with it is
+                  durable; has_checkpoint implies it */
 } trp_report;
 TRP_CHECKED trp_code trp_session_report(trp_session *session, const trp_report *report,
                                         trp_error *err);

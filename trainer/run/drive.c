@@ -238,11 +238,11 @@ static void leave_attempt(trpi_trainer *t, bool respawn) {
     }
 }
 
-/* A bundle goes with its node, and then so does the gang's placement. */
+/* Bundles of a node that died are placed elsewhere by the head; a group that somebody removed is
+ * not. */
 static bool placement_is_lost(const trpi_trainer *t) {
     for (size_t i = 0; i < t->failure_count; i++) {
-        trp_cause cause = t->failures[i].death.cause;
-        if (cause == TRP_CAUSE_NODE_DIED || cause == TRP_CAUSE_GROUP_REMOVED) {
+        if (t->failures[i].death.cause == TRP_CAUSE_GROUP_REMOVED) {
             return true;
         }
     }

@@ -6,7 +6,6 @@
 
 #include "core/base/log.h"
 #include "trainer/run/clock.h"
-#include "trainer/state/ranks.h"
 
 /* How long a wait lasts before it looks whether the run was stopped. What is waited for wakes it up
  * at once, so this bounds only how late a stop is noticed. */
@@ -36,13 +35,39 @@ static trp_code stopped(trp_error *err) {
 
 trp_code trpi_gang_init(trpi_gang *gang, trp_runtime *rt, const trpi_run_plan *plan,
                         const atomic_bool *stop, trp_error *err) {
-    *gang = (trpi_gang){.rt = rt, .plan = plan, .stop = stop, .count = (int)plan->workers};
-    gang->members = calloc((size_t)gang->count, sizeof(*gang->members));
-    return gang->members != NULL ? TRP_OK : trpi_fail(err, TRP_ENOMEM, "%d workers", gang->count);
+    size_t count = (size_t)plan->workers;
+    *gang = (trpi_gang){.rt = rt, .plan = plan, .stop = stop, .count = (int)count};
+    gang->members = calloc(count, sizeof(*gang->members));
+    gang->bundles = calloc(count, sizeof(*gang->bundles));
+    gang->resources = calloc(plan->resources_count + 1, sizeof(*gang->resources));
+    gang->slots = calloc(count, sizeof(*gang->slots));
+    gang->refs = calloc(count, sizeof(*gang->refs));
+    gang->done = calloc(count, sizeof(*gang->done));
+    gang->called = calloc(count, sizeof(*gang->called));
+    if (!gang->members || !gang->bundles || !gang->resources || !gang->slots || !gang->refs ||
+        !gang->done || !gang->called) {
+        return trpi_fail(err, TRP_ENOMEM, "%zu workers", count);
+    }
+    for (size_t i = 0; i < plan->resources_count; i++) {
+        gang->resources[i] = (trp_resource){plan->resources[i].name, plan->resources[i].amount};
+    }
+    for (size_t i = 0; i < count; i++) {
+        gang->bundles[i] = (trp_bundle){.cpus = plan->cpus,
+                                        .gpus = plan->gpus,
+                                        .resources = gang->resources,
+                                        .resource_count = plan->resources_count};
+    }
+    return TRP_OK;
 }
 
 void trpi_gang_release(trpi_gang *gang) {
     free(gang->members);
+    free(gang->bundles);
+    free(gang->resources);
+    free(gang->slots);
+    free(gang->refs);
+    free(gang->done);
+    free(gang->called);
     *gang = (trpi_gang){0};
 }
 
@@ -111,43 +136,12 @@ void trpi_gang_clear(trpi_gang *gang, uint64_t timeout_ms) {
 
 /* ---- Placement and start ---- */
 
-static trp_code create_group(trpi_gang *gang, const trp_resource *resources, trp_error *err) {
-    const trpi_run_plan *plan = gang->plan;
-    trp_bundle *bundles = calloc((size_t)gang->count, sizeof(*bundles));
-    if (bundles == NULL) {
-        return trpi_fail(err, TRP_ENOMEM, "%d bundles", gang->count);
-    }
-    for (int i = 0; i < gang->count; i++) {
-        bundles[i] = (trp_bundle){.cpus = plan->cpus,
-                                  .gpus = plan->gpus,
-                                  .resources = resources,
-                                  .resource_count = plan->resources_count};
-    }
-    trp_group_options options = {.strategy = (trp_strategy)plan->placement,
-                                 .bundles = bundles,
-                                 .bundle_count = (size_t)gang->count};
-    trp_code code = trp_group_create(gang->rt, &options, &gang->group, err);
-    free(bundles);
-    return code;
-}
-
-/* The plan's resources as the runtime takes them; NULL when memory is out. */
-static trp_resource *resources_of(const trpi_run_plan *plan) {
-    trp_resource *resources = calloc(plan->resources_count + 1, sizeof(*resources));
-    for (size_t i = 0; resources != NULL && i < plan->resources_count; i++) {
-        resources[i] = (trp_resource){plan->resources[i].name, plan->resources[i].amount};
-    }
-    return resources;
-}
-
 trp_code trpi_gang_place(trpi_gang *gang, uint64_t deadline_ns, trp_error *err) {
     if (gang->group.id == 0) {
-        trp_resource *resources = resources_of(gang->plan);
-        if (resources == NULL) {
-            return trpi_fail(err, TRP_ENOMEM, "resources");
-        }
-        trp_code code = create_group(gang, resources, err);
-        free(resources);
+        trp_group_options options = {.strategy = (trp_strategy)gang->plan->placement,
+                                     .bundles = gang->bundles,
+                                     .bundle_count = (size_t)gang->count};
+        trp_code code = trp_group_create(gang->rt, &options, &gang->group, err);
         if (code != TRP_OK) {
             return trpi_context(err, code, "place %d workers", gang->count);
         }
@@ -168,13 +162,12 @@ trp_code trpi_gang_place(trpi_gang *gang, uint64_t deadline_ns, trp_error *err) 
     }
 }
 
-static trp_code spawn_member(trpi_gang *gang, int bundle, const trp_resource *resources,
-                             trp_error *err) {
+static trp_code spawn_member(trpi_gang *gang, int bundle, trp_error *err) {
     const trpi_run_plan *plan = gang->plan;
     trpi_member *member = &gang->members[bundle];
     trp_spawn_options options = {.cpus = plan->cpus,
                                  .gpus = plan->gpus,
-                                 .resources = resources,
+                                 .resources = gang->resources,
                                  .resource_count = plan->resources_count,
                                  .start_timeout_ms = plan->start_timeout_ms,
                                  .group = gang->group,
@@ -190,17 +183,12 @@ static trp_code spawn_member(trpi_gang *gang, int bundle, const trp_resource *re
 }
 
 trp_code trpi_gang_spawn(trpi_gang *gang, trp_error *err) {
-    trp_resource *resources = resources_of(gang->plan);
-    if (resources == NULL) {
-        return trpi_fail(err, TRP_ENOMEM, "resources");
-    }
     trp_code code = TRP_OK;
     for (int i = 0; code == TRP_OK && i < gang->count; i++) {
         if (!gang->members[i].living) {
-            code = spawn_member(gang, i, resources, err);
+            code = spawn_member(gang, i, err);
         }
     }
-    free(resources);
     return code;
 }
 
@@ -238,22 +226,17 @@ trp_code trpi_gang_assemble(trpi_gang *gang, uint64_t deadline_ns, trp_error *er
             return code;
         }
     }
-    trpi_rank_slot *slots = calloc((size_t)gang->count, sizeof(*slots));
-    if (slots == NULL) {
-        return trpi_fail(err, TRP_ENOMEM, "ranks");
-    }
     for (int i = 0; i < gang->count; i++) {
-        slots[i].node = gang->members[i].node;
-        slots[i].devices = gang->members[i].devices;
+        gang->slots[i] =
+            (trpi_rank_slot){.node = gang->members[i].node, .devices = gang->members[i].devices};
     }
-    trpi_ranks_assign(slots, (size_t)gang->count);
+    trpi_ranks_assign(gang->slots, (size_t)gang->count);
     for (int i = 0; i < gang->count; i++) {
-        gang->members[i].rank = slots[i].rank;
-        gang->members[i].local_rank = slots[i].local_rank;
-        gang->members[i].local_world = slots[i].local_world;
-        gang->members[i].node_rank = slots[i].node_rank;
+        gang->members[i].rank = gang->slots[i].rank;
+        gang->members[i].local_rank = gang->slots[i].local_rank;
+        gang->members[i].local_world = gang->slots[i].local_world;
+        gang->members[i].node_rank = gang->slots[i].node_rank;
     }
-    free(slots);
     return TRP_OK;
 }
 
@@ -330,32 +313,23 @@ int trpi_gang_training(const trpi_gang *gang) {
 
 trpi_member *trpi_gang_wait(trpi_gang *gang, uint64_t timeout_ms) {
     size_t count = 0;
-    trpi_member *found = NULL;
-    trp_ref *refs = calloc((size_t)gang->count, sizeof(*refs));
-    trpi_member **members = calloc((size_t)gang->count, sizeof(*members));
-    bool *done = calloc((size_t)gang->count, sizeof(*done));
-    if (refs == NULL || members == NULL || done == NULL) {
-        goto out;
-    }
+    trp_error err = {0};
     for (int i = 0; i < gang->count; i++) {
         if (gang->members[i].training) {
-            members[count] = &gang->members[i];
-            refs[count++] = gang->members[i].train;
+            gang->called[count] = &gang->members[i];
+            gang->refs[count++] = gang->members[i].train;
         }
     }
-    trp_error err = {0};
-    if (trp_wait(gang->rt, refs, count, 1, timeout_ms, done, &err) != TRP_OK) {
+    if (trp_wait(gang->rt, gang->refs, count, 1, timeout_ms, gang->done, &err) != TRP_OK) {
         trpi_log(TRPI_WARN, "wait_for_ranks", "error=\"%s\"", err.message);
-        goto out;
+        return NULL;
     }
-    for (size_t i = 0; found == NULL && i < count; i++) {
-        found = done[i] ? members[i] : NULL;
+    for (size_t i = 0; i < count; i++) {
+        if (gang->done[i]) {
+            return gang->called[i];
+        }
     }
-out:
-    free(refs);
-    free(members);
-    free(done);
-    return found;
+    return NULL;
 }
 
 /* The notice may be a moment behind the failure of the call. */

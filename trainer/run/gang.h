@@ -11,6 +11,7 @@
 #include <troupe/train.h>
 
 #include "trainer/run/messages.h"
+#include "trainer/state/ranks.h"
 
 typedef struct trpi_member {
     trp_actor actor;
@@ -32,6 +33,14 @@ typedef struct trpi_gang {
     trp_group group;      /* id 0 = not placed */
     trpi_member *members; /* by bundle */
     int count;
+
+    /* Room for `count` each, made once: what is handed to the runtime or to ranks.c. */
+    trp_bundle *bundles;
+    trp_resource *resources; /* as many as the plan has */
+    trpi_rank_slot *slots;
+    trp_ref *refs;
+    bool *done;
+    trpi_member **called;
 } trpi_gang;
 
 TRP_CHECKED trp_code trpi_gang_init(trpi_gang *gang, trp_runtime *rt, const trpi_run_plan *plan,

@@ -94,17 +94,29 @@ void trpi_news_checkpoint(trpi_trainer *t, const trpi_record_entry *entry, doubl
     tell(t, &event);
 }
 
+/* "signal 9 (SIGKILL)", "exit code 4", or the cause and what the cluster says of it. */
+static void describe_death(const trp_death *death, char *out, size_t size) {
+    const char *name = sigabbrev_np(death->signal);
+    if (death->cause == TRP_CAUSE_SIGNALED && name != NULL) {
+        trpi_format(out, size, "signal %d (SIG%s)", death->signal, name);
+    } else if (death->cause == TRP_CAUSE_EXITED) {
+        trpi_format(out, size, "exit code %d", death->exit_code);
+    } else {
+        trpi_format(out, size, "%s: %s", trp_cause_text(death->cause), death->message);
+    }
+}
+
 void trpi_news_failure(trpi_trainer *t, const trp_rank_failure *failure, uint64_t noticed_ns) {
-    char text[TEXT_BYTES];
+    char text[TEXT_BYTES], cause[TEXT_BYTES / 2];
     const trp_death *death = &failure->death;
     if (death->cause == TRP_CAUSE_NONE) {
         trpi_format(text, sizeof(text), "rank %d failed: %s", failure->rank,
                     failure->error.message[0] != '\0' ? failure->error.message
                                                       : trp_code_text(failure->error.code));
     } else {
-        trpi_format(text, sizeof(text), "rank %d (pid %" PRId64 ", node %" PRIu64 ") died: %s%s%s",
-                    failure->rank, death->pid, death->node, trp_cause_text(death->cause),
-                    death->message[0] != '\0' ? ": " : "", death->message);
+        describe_death(death, cause, sizeof(cause));
+        trpi_format(text, sizeof(text), "rank %d (pid %" PRId64 ", node %" PRIu64 ") died: %s",
+                    failure->rank, death->pid, death->node, cause);
     }
     trpi_run_event event = event_of(t, TRP_TRAIN_FAILURE, text);
     event.at_ns = noticed_ns;
@@ -164,10 +176,11 @@ static void set_error(const trpi_trainer *t, trpi_run_result *result, char *text
         result->code = first->error.code;
         result->node = first->error.node;
         result->actor = first->error.actor;
-        trpi_format(text, size, "rank %d: %s%s%s", first->rank, first->error.message,
-                    first->death.cause != TRP_CAUSE_NONE && first->death.message[0] != '\0' ? ": "
-                                                                                            : "",
-                    first->death.message);
+        char cause[TEXT_BYTES / 2];
+        describe_death(&first->death, cause, sizeof(cause));
+        trpi_format(text, size, "rank %d%s%s", first->rank,
+                    first->death.cause != TRP_CAUSE_NONE ? " died: " : ": ",
+                    first->death.cause != TRP_CAUSE_NONE ? cause : first->error.message);
     } else {
         result->code = TRP_EINTERNAL;
         trpi_format(text, size, "ended without a cause");

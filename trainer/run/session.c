@@ -209,8 +209,8 @@ static trp_code fill(trp_session *session, const trp_report *report, const trpi_
     message->number = session->reports + 1;
     message->step = report->step;
     message->has_checkpoint = report->has_checkpoint;
-    message->waits =
-        report->has_checkpoint || session->unanswered_count + 1 == TRPI_SESSION_UNANSWERED_MAX;
+    message->waits = report->has_checkpoint || report->wait ||
+                     session->unanswered_count + 1 == TRPI_SESSION_UNANSWERED_MAX;
     if (session->reports == 0) { /* how the time until here was spent, once */
         message->open_ns = session->opened_ns - session->entered_ns;
         message->load_ns = session->loaded_ns != 0 ? session->loaded_ns - session->entered_ns : 0;

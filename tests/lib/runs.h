@@ -1,0 +1,41 @@
+/* runs.h: short ways to run training in a test, and what its driver saw. */
+#ifndef TEST_RUNS_H
+#define TEST_RUNS_H
+
+#include <sys/types.h>
+#include <troupe/train.h>
+
+#include "tests/lib/cluster.h"
+
+typedef struct test_run_seen {
+    char states[1024]; /* "INITIALIZING SCHEDULING RUNNING ..." without repetitions */
+    pid_t pids[64];    /* of the workers of the last attempt that ran, by rank */
+    size_t pid_count;
+    uint64_t reports, checkpoints, failures;
+    char failure[1600]; /* text of the first one */
+    double recovery_ms[16][5];
+    uint64_t failed_ns[16], recovered_ns[16]; /* at_ns of the events */
+    size_t recoveries;
+    void (*on_report)(struct test_run_seen *seen, const trp_train_event *event);
+    int acted; /* for on_report's own use */
+    uint64_t acted_ns;
+    volatile int stop;
+} test_run_seen;
+
+/* Options for a run `name` in a directory of this process' own, with events going to *seen. */
+trp_train_options test_run_options(const char *function, const char *name, int workers,
+                                   test_run_seen *seen);
+/* That directory; made at the first call, removed by test_run_clean(). */
+const char *test_run_storage(void);
+void test_run_clean(void);
+
+double test_metric(const trp_result *result, const char *name);
+uint64_t test_now_ns(void);
+
+/* Names in a run's directory that are committed checkpoints. */
+size_t test_run_checkpoints(const char *run_path);
+
+/* Joins the path of a run's file. Static buffer. */
+const char *test_path(const char *dir, const char *name);
+
+#endif
