@@ -307,7 +307,7 @@ static void run_large(rank_state *rank, trp_comm *comm) {
     all_at(rank, comm, (512 << 10) / 4);
     all_at(rank, comm, (512 << 10) / 4 + 1);
     one_broadcast(rank, comm, (512 << 10) * 2 + 1, trp_comm_world(comm) - 1);
-    for (uint32_t i = 0; i < 12; i++) {
+    for (uint32_t i = 0; i < 6; i++) {
         int64_t count = scramble(i + 99) % 300000;
         trp_dtype dtype = dtypes[i % 3];
         one_all_reduce(rank, comm, count, dtype, TRP_REDUCE_SUM);
@@ -320,15 +320,14 @@ static void every_collective_gives_what_it_says_to_threads(void **state) {
     for (int world = 1; world <= WORLD_MAX; world++) {
         expect_all_well(world, false, run_small, 0);
     }
-    expect_all_well(3, false, run_large, 0);
 }
 
 static void every_collective_gives_what_it_says_to_processes(void **state) {
-    for (int world = 2; world <= WORLD_MAX; world++) {
-        expect_all_well(world, true, run_small, 0);
-    }
+    expect_all_well(2, true, run_small, 0);
+    expect_all_well(WORLD_MAX, true, run_small, 0);
     expect_all_well(2, true, run_large, 0);
-    expect_all_well(5, true, run_large, 0);
+    expect_all_well(3, true, run_large, 0);
+    expect_all_well(WORLD_MAX, true, run_large, 0);
 }
 
 static void run_bytes(rank_state *rank, trp_comm *comm) {
