@@ -64,6 +64,9 @@ void trp_ref_release(trp_runtime *rt, trp_ref handle) {
         if (!ref->is_done) {
             trpi_caller_release(rt->data.caller, ref->call);
         }
+        if (ref->watches != NULL && rt->data.is_led) {
+            trpi_wake(rt->data.wake_fd); /* it may be the leader who waits for this ref */
+        }
         trpi_refs_give_back(&rt->data.refs, ref);
     }
     trpi_data_leave(rt);
