@@ -200,9 +200,9 @@ static void take_event(trpi_node *node, uint64_t data) {
     } else if (source == TRPI_SOURCE_ZYGOTE || source == TRPI_SOURCE_ZYGOTE_OUTPUT) {
         trpi_program *program = trpi_map_get(&node->programs_by_id, id);
         if (program && source == TRPI_SOURCE_ZYGOTE) {
-            trpi_program_drain(node, program);
+            trpi_zygote_drain(node, program);
         } else if (program) {
-            trpi_program_output(node, program);
+            trpi_zygote_output(node, program);
         }
     } else {
         trpi_node_worker *worker = trpi_map_get(&node->workers, id);

@@ -152,7 +152,7 @@ static trpi_node_worker *worker_of(trpi_node *node, pid_t pid) {
     trpi_program *program;
     while ((program = trpi_map_next(&node->programs_by_id, &cursor)) != NULL) {
         if (program->forking > 0) {
-            trpi_program_drain(node, program);
+            trpi_zygote_drain(node, program);
         }
     }
     return trpi_map_get(&node->pids, (uint64_t)pid);
@@ -169,7 +169,7 @@ static void reap_one(trpi_node *node, pid_t pid) {
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
     }
     if (program) {
-        trpi_program_zygote_gone(node, program, status);
+        trpi_zygote_gone(node, program, status);
     } else if (worker) {
         trpi_node_worker_gone(node, worker, status);
     }
@@ -220,7 +220,7 @@ void trpi_node_kill_all(trpi_node *node) {
     cursor = 0;
     trpi_program *program;
     while ((program = trpi_map_next(&node->programs_by_id, &cursor)) != NULL) {
-        trpi_program_kill_zygote(program);
+        trpi_zygote_kill(program);
     }
     kill_children();
     if (node->phase == TRPI_NODE_STOPPING && node->stop_until_ns == 0) {

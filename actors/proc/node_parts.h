@@ -5,7 +5,8 @@
  *   node_dir.c        the session directory, its socket and its pid file
  *   node_workers.c    the table of workers; from START to STARTED
  *   node_deaths.c     from SIGCHLD to EXITED
- *   node_programs.c   zygotes and the warm pool of each program
+ *   node_programs.c   programs and their warm pools
+ *   node_zygotes.c    exec, forks and death of a program's zygote
  *   node_output.c     pipes, log files, LOG_LINES
  *   node_watch.c      drivers whose death the head wants to know
  *   node_resources.c  what this host offers
@@ -274,17 +275,28 @@ bool trpi_node_has_children(void);
 trpi_program *trpi_program_get(trpi_node *node, const char *exe, const char *cwd);
 /* A worker for an actor: idle, else spare, else a new one. */
 trpi_node_worker *trpi_program_worker(trpi_node *node, trpi_program *program);
+/* Asks for what is wanted, then for what the pool lacks. */
 void trpi_program_refill(trpi_node *node, trpi_program *program);
 void trpi_program_refill_soon(trpi_node *node, trpi_program *program);
 void trpi_program_unlist(trpi_node_worker *worker); /* out of wanted, spare or idle */
+void trpi_program_list_wanted(trpi_node_worker *worker);
+void trpi_program_list_spare(trpi_node_worker *worker);
 void trpi_program_list_idle(trpi_node_worker *worker);
-void trpi_program_worker_freed(trpi_node *node, trpi_program *program);
-void trpi_program_drain(trpi_node *node, trpi_program *program); /* its zygote's messages */
-void trpi_program_kill_zygote(trpi_program *program);
-void trpi_program_zygote_gone(trpi_node *node, trpi_program *program, int wait_status);
-void trpi_program_output(trpi_node *node, trpi_program *program);
+void trpi_program_wake_at(trpi_node *node, const trpi_program *program, uint64_t due_ns);
 void trpi_program_due(trpi_node *node, trpi_program *program, uint64_t now_ns);
+/* One of its workers or its zygote is gone: may free it. */
+void trpi_program_worker_freed(trpi_node *node, trpi_program *program);
 void trpi_program_end_all(trpi_node *node);
+
+/* node_zygotes.c */
+void trpi_zygote_start(trpi_node *node, trpi_program *program); /* or later, while it backs off */
+void trpi_zygote_kill(trpi_program *program);
+void trpi_zygote_gone(trpi_node *node, trpi_program *program, int wait_status);
+/* Asks for the process of a worker; false when nothing more can be asked for now. */
+bool trpi_zygote_fork(trpi_node *node, trpi_program *program, trpi_node_worker *worker);
+void trpi_zygote_drain(trpi_node *node, trpi_program *program);  /* its messages */
+void trpi_zygote_output(trpi_node *node, trpi_program *program); /* its pipe */
+void trpi_zygote_close(trpi_node *node, trpi_program *program);  /* both */
 
 /* node_output.c */
 void trpi_node_output_start(trpi_node *node, trpi_node_worker *worker); /* once it is bound */

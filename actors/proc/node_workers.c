@@ -167,7 +167,7 @@ static void hello(trpi_node *node, uint64_t token) {
         return;
     }
     if (worker->pid == 0) {
-        trpi_program_drain(node, worker->program);
+        trpi_zygote_drain(node, worker->program);
     }
     if (worker->phase != TRPI_WORKER_FORKED) {
         trpi_log(TRPI_WARN, "hello_unexpected", "worker=%llu", (unsigned long long)token);
@@ -268,7 +268,7 @@ void trpi_node_worker_end(trpi_node *node, trpi_node_worker *worker, trp_cause c
     } else if (cause == TRP_CAUSE_START_TIMEOUT) {
         /* The zygote has not forked for so long: it hangs, and its end tells us what became of us.
          */
-        trpi_program_kill_zygote(worker->program);
+        trpi_zygote_kill(worker->program);
     }
 }
 
@@ -324,7 +324,7 @@ void trpi_node_worker_due(trpi_node *node, uint64_t token, uint64_t now_ns) {
              (int)worker->pid, reason);
     trpi_program *program = worker->program;
     if (worker->phase == TRPI_WORKER_WANTED && program->phase == TRPI_PROGRAM_STARTING) {
-        trpi_program_kill_zygote(program); /* it hangs before trp_init() */
+        trpi_zygote_kill(program); /* it hangs before trp_init() */
     }
     trpi_node_worker_end(node, worker, TRP_CAUSE_START_TIMEOUT, reason);
 }
