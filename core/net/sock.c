@@ -241,15 +241,86 @@ static trp_code send_failed(trp_error *err, int error) {
     }
 }
 
+/* A frame costs about as much as everything else that is done for a small call, so a small body
+ * travels in the frame of its header: JOINED, size of the header in four bytes, header, body. No
+ * msgpack begins with that byte; another header that does is wrapped too, with or without a body.
+ */
+#define JOINED 0xc1
+#define JOINED_BEFORE 5
+#define JOINED_MAX_BYTES 512
+
+static bool is_small(trp_bytes header, trp_bytes body) {
+    return body.size > 0 && body.size <= JOINED_MAX_BYTES && header.size <= JOINED_MAX_BYTES;
+}
+
+static bool is_marked(trp_bytes header) {
+    return header.size > 0 && *(const unsigned char *)header.data == JOINED;
+}
+
+static bool message_join(zmq_msg_t *message, trp_bytes header, trp_bytes body) {
+    if (header.size > UINT32_MAX ||
+        zmq_msg_init_size(message, JOINED_BEFORE + header.size + body.size) != 0) {
+        return false;
+    }
+    unsigned char *data = zmq_msg_data(message);
+    data[0] = JOINED;
+    for (int i = 0; i < 4; i++) {
+        data[1 + i] = (unsigned char)(header.size >> (8 * i));
+    }
+    memcpy(data + JOINED_BEFORE, header.data, header.size);
+    if (body.size > 0) {
+        memcpy(data + JOINED_BEFORE + header.size, body.data, body.size);
+    }
+    return true;
+}
+
+/* Takes a joined frame apart and leaves others as they are. False: it is damaged. */
+static bool split(trp_bytes *header, trp_bytes *body) {
+    const unsigned char *data = header->data;
+    size_t size = 0;
+    if (!is_marked(*header)) {
+        return true;
+    }
+    if (header->size < JOINED_BEFORE) {
+        return false;
+    }
+    for (int i = 0; i < 4; i++) {
+        size |= (size_t)data[1 + i] << (8 * i);
+    }
+    size_t rest = header->size - JOINED_BEFORE;
+    if (size > rest || (size < rest && body->size > 0)) {
+        return false;
+    }
+    if (size < rest) {
+        *body = (trp_bytes){data + JOINED_BEFORE + size, rest - size};
+    }
+    *header = (trp_bytes){data + JOINED_BEFORE, size};
+    return true;
+}
+
+/* The frames behind the peer's id: `tail` is used if it says so. All memory is taken before
+ * anything is sent: a message that was begun and can't be ended would spoil the next one. */
+static bool make_frames(trp_bytes header, trp_bytes body, zmq_msg_t *head, zmq_msg_t *tail,
+                        bool *ret_has_tail) {
+    bool joins = is_small(header, body);
+    *ret_has_tail = body.size > 0 && !joins;
+    if (*ret_has_tail && !message_copy(tail, body)) {
+        return false;
+    }
+    bool ok = joins || is_marked(header)
+                  ? message_join(head, header, joins ? body : (trp_bytes){NULL, 0})
+                  : message_copy(head, header);
+    if (!ok && *ret_has_tail) {
+        zmq_msg_close(tail);
+    }
+    return ok;
+}
+
 trp_code trpi_sock_send(trpi_sock *sock, trp_bytes peer, trp_bytes header, trp_bytes body,
                         trp_error *err) {
     zmq_msg_t head, tail;
-    /* All memory first: a message that was begun and can't be ended would spoil the next one. */
-    if (!message_copy(&head, header)) {
-        return send_failed(err, ENOMEM);
-    }
-    if (body.size > 0 && !message_copy(&tail, body)) {
-        zmq_msg_close(&head);
+    bool has_tail;
+    if (!make_frames(header, body, &head, &tail, &has_tail)) {
         return send_failed(err, ENOMEM);
     }
     sock->is_drained = false;
@@ -257,13 +328,13 @@ trp_code trpi_sock_send(trpi_sock *sock, trp_bytes peer, trp_bytes header, trp_b
     int error = errno;
     if (!ok) {
         zmq_msg_close(&head);
-    } else if (!message_send(sock, &head, body.size > 0 ? ZMQ_SNDMORE : 0)) {
+    } else if (!message_send(sock, &head, has_tail ? ZMQ_SNDMORE : 0)) {
         ok = false;
         error = errno;
     }
-    if (body.size > 0 && !ok) {
+    if (has_tail && !ok) {
         zmq_msg_close(&tail);
-    } else if (body.size > 0 && !message_send(sock, &tail, 0)) {
+    } else if (has_tail && !message_send(sock, &tail, 0)) {
         ok = false;
         error = errno;
     }
@@ -325,10 +396,11 @@ static trp_bytes frame_bytes(trpi_packet *packet, int index) {
 }
 
 /* Small frames lie inside the packet, so these pointers hold for this place of it only. */
-static void point_at_frames(trpi_packet *packet, bool has_peer) {
+static bool point_at_frames(trpi_packet *packet, bool has_peer) {
     packet->peer = has_peer ? frame_bytes(packet, 0) : (trp_bytes){NULL, 0};
     packet->header = frame_bytes(packet, has_peer);
     packet->body = frame_bytes(packet, has_peer + 1);
+    return split(&packet->header, &packet->body);
 }
 
 trp_code trpi_sock_recv(trpi_sock *sock, trpi_packet *ret_packet) {
@@ -336,8 +408,7 @@ trp_code trpi_sock_recv(trpi_sock *sock, trpi_packet *ret_packet) {
     sock->is_drained = false;
     while (take_frames(sock, ret_packet, &fits)) {
         int rest = ret_packet->frame_count - has_peer;
-        if (fits && (rest == 1 || rest == 2)) {
-            point_at_frames(ret_packet, has_peer);
+        if (fits && (rest == 1 || rest == 2) && point_at_frames(ret_packet, has_peer)) {
             return TRP_OK;
         }
         trpi_packet_release(ret_packet);
@@ -361,7 +432,7 @@ void trpi_packet_move(trpi_packet *dst, trpi_packet *src) {
         zmq_msg_init(frame(dst, i));
         zmq_msg_move(frame(dst, i), frame(src, i));
     }
-    point_at_frames(dst, src->peer.data != NULL);
+    (void)point_at_frames(dst, src->peer.data != NULL);
     trpi_packet_release(src);
 }
 

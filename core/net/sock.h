@@ -1,6 +1,7 @@
 /* sock.h: ZeroMQ, and nothing else of it shows elsewhere.
  *
- * A packet is [peer id, on ROUTER only] [header] [body, may be absent]. Sockets have no high-water
+ * A packet is [peer id, on ROUTER only] [header] [body, may be absent]; a small body travels in the
+ * header's frame. Sockets have no high-water
  * mark that drops: what cannot be sent now is an error, what is sent is queued. Linger is 0.
  * Threads: a socket belongs to one thread at a time; hand-over needs a full fence (a mutex does).
  */
@@ -53,7 +54,8 @@ typedef struct trpi_packet {
 } trpi_packet;
 
 /* Takes one packet if there is one: TRP_OK, or TRP_ETIMEOUT (err untouched) when there is none.
- * A packet with a wrong number of frames is dropped, logged and counted, and the next is tried. */
+ * A packet with a wrong number of frames, or a damaged one, is dropped, logged and counted, and the
+ * next is tried. */
 TRP_CHECKED trp_code trpi_sock_recv(trpi_sock *sock, trpi_packet *ret_packet);
 void trpi_packet_release(trpi_packet *packet); /* also of a zeroed one */
 /* dst, which holds nothing, becomes what src was; src is left as after a release. */

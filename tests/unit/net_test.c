@@ -237,6 +237,50 @@ static void a_packet_with_too_many_frames_is_dropped_and_the_next_one_comes(void
     trpi_sock_close(router);
 }
 
+/* A small body shares the header's frame, whatever bytes the header has; what claims to be such a
+ * frame and is not whole is dropped. */
+static void a_small_body_shares_the_frame_of_any_header(void **state) {
+    static const char *const headers[] = {"plain", "\xc1\x01\x02", "\xc1", ""};
+    static char large[100000];
+    const trp_bytes bodies[] = {{NULL, 0}, {"b", 1}, {large, 512}, {large, sizeof(large)}};
+    char endpoint[128];
+    trpi_packet packet;
+    trpi_sock *router = bound_router(NULL, endpoint);
+    trpi_sock *dealer = connected_dealer("d", endpoint);
+    for (size_t i = 0; i < 16; i++) {
+        assert_int_equal(
+            trpi_sock_send(dealer, nobody, trp_bytes_of(headers[i / 4]), bodies[i % 4], NULL),
+            TRP_OK);
+        receive(router, &packet);
+        assert_bytes(packet.header, headers[i / 4]);
+        assert_int_equal(packet.body.size, bodies[i % 4].size);
+        trpi_packet_release(&packet);
+    }
+    trpi_sock_close(dealer);
+    trpi_sock_close(router);
+}
+
+static void a_damaged_joined_frame_is_dropped(void **state) {
+    static const char *const damaged[] = {"\xc1", "\xc1\xff\xff\xff\xff", "\xc1\x09\x01\x01\x01h"};
+    char endpoint[128];
+    trpi_packet packet;
+    trpi_sock *router = bound_router(NULL, endpoint);
+    void *context = zmq_ctx_new(), *raw = zmq_socket(context, ZMQ_DEALER);
+    int linger = 0;
+    zmq_setsockopt(raw, ZMQ_LINGER, &linger, sizeof(linger));
+    assert_int_equal(zmq_connect(raw, endpoint), 0);
+    for (size_t i = 0; i < 3; i++) {
+        zmq_send(raw, damaged[i], strlen(damaged[i]), 0);
+    }
+    zmq_send(raw, "good", 4, 0);
+    receive(router, &packet);
+    assert_bytes(packet.header, "good");
+    trpi_packet_release(&packet);
+    zmq_close(raw);
+    zmq_ctx_term(context);
+    trpi_sock_close(router);
+}
+
 static void a_moved_packet_points_at_its_own_frames(void **state) {
     char endpoint[128], large[200];
     trpi_packet packet, moved = {0};
@@ -379,6 +423,8 @@ int main(void) {
         WITH_NET(a_repeated_id_takes_over),
         WITH_NET(packets_come_in_the_order_of_sending_whatever_their_size),
         WITH_NET(a_packet_with_too_many_frames_is_dropped_and_the_next_one_comes),
+        WITH_NET(a_small_body_shares_the_frame_of_any_header),
+        WITH_NET(a_damaged_joined_frame_is_dropped),
         WITH_NET(a_moved_packet_points_at_its_own_frames),
         WITH_NET(a_bad_endpoint_says_what_to_change),
         WITH_NET(a_poll_tells_sockets_and_descriptors_apart),
