@@ -29,7 +29,7 @@ static const trp_method methods[] = {{"echo", echo}, {NULL, NULL}};
 static const trp_actor_type type = {.name = "echoer", .methods = methods};
 static const trp_actor_type *const types[] = {&type, NULL};
 
-static char our_exe[512], root[64];
+static char our_exe[512];
 static uint64_t last_actor;
 
 static uint64_t say_start(test_head *head, const char *exe) {
@@ -214,10 +214,7 @@ static void a_program_that_was_built_anew_is_the_one_that_runs(void **state) {
 int main(int argc, char **argv) {
     test_node_if_asked(argc, argv, types);
     trp_error err = {0};
-    trpi_format(root, sizeof root, "/tmp/node-pool-test-%d", (int)getpid());
-    if (!getenv("TROUPE_SESSION_ROOT")) {
-        setenv("TROUPE_SESSION_ROOT", root, 1);
-    }
+    test_head_own_root();
     if (trpi_host_exe(our_exe, sizeof our_exe, &err) != TRP_OK) {
         fprintf(stderr, "%s\n", err.message);
         return 1;
@@ -229,7 +226,5 @@ int main(int argc, char **argv) {
         cmocka_unit_test(without_a_pool_every_start_forks),
         cmocka_unit_test(a_program_that_was_built_anew_is_the_one_that_runs),
     };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    rmdir(root);
-    return failed;
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

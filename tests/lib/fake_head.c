@@ -31,6 +31,7 @@ void test_node_if_asked(int argc, char **argv, const trp_actor_type *const *type
         static const trp_resource customs[] = {{"slots", 4}};
         static const char *const labels[] = {"zone=a", NULL};
         trpi_node_options options = {.address = argv[2],
+                                     .host = "127.0.0.1",
                                      .cpus = 8,
                                      .gpus = 2,
                                      .resources = customs,
@@ -213,6 +214,21 @@ void test_head_forget(test_head *head) {
 }
 
 /* ---- Life ---- */
+
+static char own_root[64];
+
+static void remove_own_root(void) {
+    (void)rmdir(own_root);
+}
+
+void test_head_own_root(void) {
+    if (!getenv("TROUPE_SESSION_ROOT")) {
+        trpi_format(own_root, sizeof own_root, "/tmp/node-test-%d", (int)getpid());
+        setenv("TROUPE_SESSION_ROOT", own_root, 1);
+        atexit(remove_own_root);
+    }
+    unsetenv("OMP_NUM_THREADS");
+}
 
 void test_head_open(test_head *head) {
     trp_error err = {0};

@@ -39,6 +39,10 @@ typedef struct test_head {
     int node_status;
 } test_head;
 
+/* Gives this test program a session root of its own, unless the environment names one; it is empty
+ * again when all daemons have ended, and is removed at exit. */
+void test_head_own_root(void);
+
 void test_head_open(test_head *head);
 void test_head_close(test_head *head);
 
