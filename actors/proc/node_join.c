@@ -76,6 +76,7 @@ static trp_code say_hello(trpi_node *node, trp_error *err) {
     hello->labels = labels;
     hello->labels_count = list_labels(node->options, labels, TRPI_COUNTOF(labels));
     list_holdings(node, hello);
+    hello->seq = trpi_now_ns();
     trpi_node_say(node, &msg);
     free(hello->holdings);
     return TRP_OK;

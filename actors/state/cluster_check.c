@@ -127,10 +127,18 @@ static const char *check_owner(const trpi_cluster *c, const trpi_actor_rec *acto
     return actor->place == TRPI_NOWHERE || job ? NULL : "an actor has no job";
 }
 
+/* Nothing happens to them any more. */
+static bool long_dead(const trpi_cluster *c, const trpi_actor_rec *actor) {
+    return actor->place == TRPI_NOWHERE && actor->dead_number + 16 < c->last_dead;
+}
+
 static const char *check_actors(const trpi_cluster *c, uint64_t *ret_named, uint64_t *ret_subs) {
     const trpi_actor_rec *actor;
     uint64_t id = 0, living = 0;
     while ((actor = trpi_table_next(&c->actors, &id)) != NULL) {
+        if (long_dead(c, actor)) {
+            continue;
+        }
         const char *broken = check_place(c, actor);
         broken = broken ? broken : check_phase(actor);
         broken = broken ? broken : check_owner(c, actor);

@@ -181,7 +181,12 @@ static trpi_actor_rec *actor_on(trpi_cluster *c, const trpi_node_rec *node, uint
 
 void trpi_actor_started(trpi_cluster *c, trpi_node_rec *node, const trpi_msg_started *msg) {
     trpi_actor_rec *actor = actor_on(c, node, msg->actor, msg->incarnation);
-    if (!actor || actor->place != TRPI_STARTING) {
+    if (!actor) {
+        /* A START that was under way when the node was given up, and arrived when it was back. */
+        trpi_node_end_stranger(c, node, msg->actor, msg->incarnation);
+        return;
+    }
+    if (actor->place != TRPI_STARTING) {
         return;
     }
     actor->place = TRPI_RUNNING;

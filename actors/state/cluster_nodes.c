@@ -45,10 +45,11 @@ static void welcome(trpi_cluster *c, const trpi_node_rec *node) {
     msg->node_timeout_ms = c->config.node_timeout_ms;
 }
 
-static void end_stranger(trpi_cluster *c, const trpi_node_rec *node, const trpi_holding *held) {
+void trpi_node_end_stranger(trpi_cluster *c, const trpi_node_rec *node, uint64_t actor,
+                            uint64_t incarnation) {
     trpi_msg_end *msg = &trpi_post(c, node->peer, TRPI_MSG_END)->end;
-    msg->actor = held->actor;
-    msg->incarnation = held->incarnation;
+    msg->actor = actor;
+    msg->incarnation = incarnation;
     msg->cause = TRP_CAUSE_KILLED;
     msg->reason = "the head does not want this incarnation any more";
 }
@@ -60,7 +61,7 @@ static void end_strangers(trpi_cluster *c, const trpi_node_rec *node,
         const trpi_holding *held = &msg->holdings[i];
         const trpi_actor_rec *actor = trpi_table_get(&node->actors, held->actor);
         if (!actor || actor->life.incarnation != held->incarnation) {
-            end_stranger(c, node, held);
+            trpi_node_end_stranger(c, node, held->actor, held->incarnation);
         }
     }
 }
@@ -101,6 +102,7 @@ static void greet_again(trpi_cluster *c, trpi_node_rec *node, uint64_t peer,
                         const trpi_msg_node_hello *msg) {
     trpi_table_remove(&c->node_peers, node->peer);
     node->peer = peer;
+    node->hello_seq = msg->seq;
     trpi_table_put(&c->node_peers, peer, node);
     (void)trpi_membership_hears(&c->node_members, node->id, node->incarnation, c->now_ns);
     welcome(c, node);
@@ -143,6 +145,7 @@ static void register_node(trpi_cluster *c, uint64_t peer, const trpi_msg_node_he
     trpi_replace(&node->reason, "");
     node->pid = msg->pid;
     node->peer = peer;
+    node->hello_seq = msg->seq;
     node->living = true;
     node->since_ns = c->now_ns;
     node->incarnation = trpi_membership_join(&c->node_members, node->id, c->now_ns);
@@ -200,7 +203,9 @@ void trpi_node_hello(trpi_cluster *c, uint64_t peer, const trpi_msg_node_hello *
         trpi_node_dead(c, here, false, "another daemon took over its connection");
     }
     trpi_node_rec *known = trpi_index_get(&c->uuids, trp_bytes_of(msg->uuid));
-    if (known && known->living) {
+    if (known && msg->seq < known->hello_seq) {
+        c->stale++;
+    } else if (known && known->living) {
         greet_again(c, known, peer, msg);
     } else if (check_hello(c, msg, &has, &error) == TRP_OK) {
         register_node(c, peer, msg, &has);

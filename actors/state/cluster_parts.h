@@ -51,7 +51,7 @@ typedef struct trpi_askers {
 
 typedef struct trpi_node_rec {
     uint64_t id, peer; /* peer 0 = dead */
-    uint64_t incarnation;
+    uint64_t incarnation, hello_seq;
     bool living, expected;
     char *uuid, *name, *host, *host_id, *reason;
     int64_t pid;
@@ -216,6 +216,9 @@ void trpi_node_heartbeat(trpi_cluster *c, uint64_t peer, const trpi_msg_heartbea
 void trpi_node_bye(trpi_cluster *c, trpi_node_rec *node, const trpi_msg_node_bye *msg);
 /* expected: it ended in order. Everything on it is gone from now on. */
 void trpi_node_dead(trpi_cluster *c, trpi_node_rec *node, bool expected, const char *reason);
+/* Tells the node to end what it should not have. */
+void trpi_node_end_stranger(trpi_cluster *c, const trpi_node_rec *node, uint64_t actor,
+                            uint64_t incarnation);
 void trpi_nodes_tick(trpi_cluster *c);
 void trpi_nodes_shutdown(trpi_cluster *c, const char *reason);
 void trpi_node_free(trpi_node_rec *node);

@@ -17,6 +17,17 @@ static size_t lower_bound(const trpi_table *table, uint64_t key) {
     if (low < high && table->entries[high - 1].key < key) {
         return high; /* the usual put: a new and therefore largest id */
     }
+    /* Keys are whole numbers in rising order: this one stands at most as far behind the first as it
+     * is larger. Where there are no gaps that is its very place. */
+    if (low < high && table->entries[low].key <= key) {
+        uint64_t farthest = key - table->entries[low].key;
+        if (farthest < high - low) {
+            high = low + (size_t)farthest;
+            if (table->entries[high].key == key) {
+                return high;
+            }
+        }
+    }
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         if (table->entries[middle].key < key) {

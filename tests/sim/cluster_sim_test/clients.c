@@ -161,7 +161,7 @@ static void wish(sim_world *w, sim_event *event) {
     } else {
         wish_signal(w, event->index);
     }
-    sim_after(w, client->is_worker ? 400 + sim_draw(w, 1000) : 10 + sim_draw(w, 200), wish)->index =
+    sim_after(w, client->is_worker ? 400 + sim_draw(w, 1000) : 10 + sim_draw(w, 300), wish)->index =
         event->index;
 }
 
@@ -359,5 +359,5 @@ void sim_clients_settle(sim_world *w) {
             sim_after(w, 1000 + sim_draw(w, 1000), say_bye)->index = i;
         }
     }
-    sim_after(w, 8000, start_sweeper);
+    sim_after(w, 7000, start_sweeper);
 }

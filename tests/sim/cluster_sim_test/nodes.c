@@ -37,7 +37,8 @@ static void say_hello(sim_world *w, sim_node *node) {
                                    .resources_count = 2,
                                    .devices = devices,
                                    .devices_count = SIM_GPUS,
-                                   .holdings = holdings}};
+                                   .holdings = holdings,
+                                   .seq = ++node->hellos}};
     for (int i = 0; i < SIM_WORKERS; i++) {
         const sim_worker *worker = &node->workers[i];
         if (worker->used) {

@@ -273,7 +273,7 @@ static void be_quiet(sim_world *w, sim_event *event) {
 static void start_driver(sim_world *w, sim_event *event) {
     if (!w->quiet) {
         (void)sim_client_start(w, NULL);
-        sim_after(w, 100 + sim_draw(w, 1200), start_driver);
+        sim_after(w, 100 + sim_draw(w, 2000), start_driver);
     }
 }
 
@@ -287,8 +287,8 @@ static void draw_rules(sim_world *w) {
         .tick_ms = 100,
         .fault_percent = sim_draw(w, 4) * 10,
         .delay_max_ms = 1 + sim_draw(w, 60),
-        .faults_until_ms = 10000,
-        .end_ms = 30000,
+        .faults_until_ms = 8000,
+        .end_ms = 24000,
     };
 }
 

@@ -38,7 +38,7 @@ typedef struct sim_worker {
 
 typedef struct sim_node {
     bool running, registered, broken; /* broken: its connection loses what is said */
-    uint64_t life, id, incarnation, peer, beat_peer, ack_ns, seq;
+    uint64_t life, id, incarnation, peer, beat_peer, ack_ns, seq, hellos;
     uint64_t away_until_ns; /* partition */
     int64_t cpus;
     char uuid[24];
