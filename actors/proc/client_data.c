@@ -100,12 +100,12 @@ static bool peer_is_actor(trp_bytes peer, uint64_t *ret_connection) {
     return true;
 }
 
-static void connect_actor(trp_runtime *rt, const trpi_caller_action *action) {
+static void connect_actor(trp_runtime *rt, trpi_caller_action action) {
     unsigned char id[PEER_SIZE];
     trp_error error = {0};
     trp_code code =
-        trpi_sock_connect(rt->data.sock, action->endpoint, peer_of(action->connection, id), &error);
-    trpi_caller_connected(rt->data.caller, action->actor, action->connection, code, error.message,
+        trpi_sock_connect(rt->data.sock, action.endpoint, peer_of(action.connection, id), &error);
+    trpi_caller_connected(rt->data.caller, action.actor, action.connection, code, error.message,
                           &rt->data.actions);
 }
 
@@ -151,25 +151,25 @@ static void complete(trp_runtime *rt, const trpi_caller_action *action) {
 void trpi_data_perform(trp_runtime *rt) {
     trpi_caller_actions *actions = &rt->data.actions;
     for (size_t i = 0; i < actions->count; i++) {
-        trpi_caller_action action = actions->items[i]; /* carrying it out may move the list */
-        switch (action.kind) {
+        const trpi_caller_action *action = &actions->items[i];
+        switch (action->kind) {
         case TRPI_CALLER_SUBSCRIBE:
-            subscribe(rt, action.actor);
+            subscribe(rt, action->actor);
             break;
         case TRPI_CALLER_CONNECT:
-            connect_actor(rt, &action);
+            connect_actor(rt, *action); /* what it comes to is appended, and may move the list */
             break;
         case TRPI_CALLER_DISCONNECT:
-            trpi_sock_disconnect(rt->data.sock, action.endpoint);
+            trpi_sock_disconnect(rt->data.sock, action->endpoint);
             break;
         case TRPI_CALLER_SEND:
-            send_call(rt, &action);
+            send_call(rt, action);
             break;
         case TRPI_CALLER_COMPLETE:
-            complete(rt, &action);
+            complete(rt, action);
             break;
         case TRPI_CALLER_DEATH:
-            trpi_deaths_push(rt, action.actor);
+            trpi_deaths_push(rt, action->actor);
             break;
         }
     }

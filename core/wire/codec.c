@@ -39,8 +39,17 @@
 
 /* ---- Encoding ---- */
 
-static int append_packed(void *out, const char *data, size_t size) {
-    return trp_buf_append(out, data, size) == TRP_OK ? 0 : -1;
+#define ROOM_BYTES 256 /* at first: most messages fit, and are appended without asking for more */
+
+/* Called for each number and text, a few bytes at a time. */
+static int append_packed(void *data, const char *bytes, size_t size) {
+    trp_buf *out = data;
+    if (out->capacity - out->size > size || trp_buf_reserve(out, size) == TRP_OK) {
+        memcpy(out->data + out->size, bytes, size);
+        out->size += size;
+        return 0;
+    }
+    return -1;
 }
 
 /* A length is 32 bits on the wire; nothing of ours comes near it. */
@@ -223,9 +232,10 @@ trp_code trpi_encode(const trpi_msg *msg, trp_buf *out, trp_error *err) {
     msgpack_packer packer;
     trp_buf_clear(out);
     msgpack_packer_init(&packer, out, append_packed);
-    if (!encode_message(&packer, msg)) {
+    if (trp_buf_reserve(out, ROOM_BYTES) != TRP_OK || !encode_message(&packer, msg)) {
         return trpi_fail(err, TRP_ENOMEM, "encode %s: out of memory", trpi_msg_name(msg->type));
     }
+    out->data[out->size] = '\0'; /* as trp_buf_append() leaves it */
     return TRP_OK;
 }
 
