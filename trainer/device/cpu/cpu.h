@@ -7,19 +7,7 @@
 #define TRPI_CPU_H
 
 #include "trainer/device/device.h"
-
-#ifdef _OPENMP
 #include <omp.h>
-#else
-static inline int omp_get_thread_num(void) {
-    return 0;
-}
-static inline int omp_get_max_threads(void) {
-    return 1;
-}
-static inline void omp_set_num_threads(int threads) {
-}
-#endif
 
 struct trpi_gemm;
 

@@ -309,8 +309,20 @@ out:
     return status;
 }
 
+/* Parts enough for many cores, but none so small that calling the library shows. */
 static trpi_gemm_grid choose_grid(const trp_matmul_args *args) {
-    return trpi_gemm_grid_of(args, TRPI_MIN(args->m, 256), TRPI_MIN(args->n, 256));
+    const int64_t parts_wanted = 32, work_min = 8 << 20, side_min = 64;
+    int64_t m = TRPI_MIN(args->m, 256), n = TRPI_MIN(args->n, 256);
+    trpi_gemm_grid grid = trpi_gemm_grid_of(args, m, n);
+    while (grid.parts < parts_wanted && m * n * args->k >= work_min && TRPI_MAX(m, n) > side_min) {
+        if (m >= n) {
+            m = trpi_ceil_div(m, 2);
+        } else {
+            n = trpi_ceil_div(n, 2);
+        }
+        grid = trpi_gemm_grid_of(args, m, n);
+    }
+    return grid;
 }
 
 static trp_code multiply(trpi_cpu *cpu, const trp_matmul_args *args, trp_error *err) {
