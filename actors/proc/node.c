@@ -241,6 +241,12 @@ static void take_timer(trpi_node *node, const trpi_timer *timer, uint64_t now_ns
     case TRPI_TIMER_FLUSH:
         trpi_node_output_flush(node);
         break;
+    case TRPI_TIMER_SWEEP:
+        trpi_node_sweep(node);
+        break;
+    case TRPI_TIMER_TRIM:
+        trpi_node_trim(node);
+        break;
     case TRPI_TIMER_END:
         if (node->phase == TRPI_NODE_CLEARING || node->phase == TRPI_NODE_STOPPING) {
             trpi_node_kill_all(node);

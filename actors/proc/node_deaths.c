@@ -5,7 +5,6 @@
  * used only while we have not reaped it, so it can't be another process'. */
 #include <errno.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -130,37 +129,20 @@ void trpi_node_worker_gone(trpi_node *node, trpi_node_worker *worker, int status
 
 /* ---- Reaping ---- */
 
-static trpi_program *program_of_zygote(trpi_node *node, pid_t pid) {
-    size_t cursor = 0;
-    trpi_program *program;
-    while ((program = trpi_map_next(&node->programs_by_id, &cursor)) != NULL) {
-        if (program->zygote == pid) {
-            return program;
-        }
-    }
-    return NULL;
-}
-
 /* The worker of a child that has ended. A zygote tells a pid before the process can be our child,
  * so a pid that we don't know yet is waiting in a socket, or was never a worker. */
 static trpi_node_worker *worker_of(trpi_node *node, pid_t pid) {
     trpi_node_worker *worker = trpi_map_get(&node->pids, (uint64_t)pid);
-    if (worker) {
-        return worker;
+    if (!worker) {
+        trpi_zygotes_drain(node);
+        worker = trpi_map_get(&node->pids, (uint64_t)pid);
     }
-    size_t cursor = 0;
-    trpi_program *program;
-    while ((program = trpi_map_next(&node->programs_by_id, &cursor)) != NULL) {
-        if (program->forking > 0) {
-            trpi_zygote_drain(node, program);
-        }
-    }
-    return trpi_map_get(&node->pids, (uint64_t)pid);
+    return worker;
 }
 
 static void reap_one(trpi_node *node, pid_t pid) {
     int status = 0;
-    trpi_program *program = program_of_zygote(node, pid);
+    trpi_program *program = trpi_zygote_of_pid(node, pid);
     trpi_node_worker *worker = program ? NULL : worker_of(node, pid);
     if (worker) {
         /* Its children, while its zombie still keeps the group's number from being used again. */
@@ -170,9 +152,12 @@ static void reap_one(trpi_node *node, pid_t pid) {
     }
     if (program) {
         trpi_zygote_gone(node, program, status);
-    } else if (worker) {
+        return;
+    }
+    if (worker) {
         trpi_node_worker_gone(node, worker, status);
     }
+    trpi_node_sweep_soon(node); /* what it had as children may be ours now */
 }
 
 void trpi_node_reap(trpi_node *node) {
@@ -193,22 +178,6 @@ bool trpi_node_has_children(void) {
 
 /* ---- Killing everything ---- */
 
-/* Whatever is our child, also what a worker left behind in a group of its own. */
-static void kill_children(void) {
-    char path[64];
-    trpi_format(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
-    FILE *file = fopen(path, "re");
-    if (!file) {
-        return;
-    }
-    int pid;
-    while (fscanf(file, "%d", &pid) == 1) {
-        trpi_kill_group(pid, SIGKILL);
-        kill(pid, SIGKILL);
-    }
-    fclose(file);
-}
-
 void trpi_node_kill_all(trpi_node *node) {
     size_t cursor = 0;
     trpi_node_worker *worker;
@@ -222,7 +191,7 @@ void trpi_node_kill_all(trpi_node *node) {
     while ((program = trpi_map_next(&node->programs_by_id, &cursor)) != NULL) {
         trpi_zygote_kill(program);
     }
-    kill_children();
+    trpi_node_kill_children(); /* also what a worker left behind */
     if (node->phase == TRPI_NODE_STOPPING && node->stop_until_ns == 0) {
         node->stop_until_ns = trpi_deadline_ns(trpi_config(TRPI_CONFIG_STOP_TIMEOUT_MS));
     }

@@ -8,6 +8,7 @@
  *   node_programs.c   programs and their warm pools
  *   node_zygotes.c    exec, forks and death of a program's zygote
  *   node_output.c     pipes, log files, LOG_LINES
+ *   node_orphans.c    what dead workers left behind
  *   node_watch.c      drivers whose death the head wants to know
  *   node_resources.c  what this host offers
  *
@@ -152,6 +153,7 @@ typedef struct trpi_node {
     int ready_fd;
     char end_reason[128]; /* for NODE_BYE */
     bool end_reached;
+    bool sweep_due, trim_due;
     uint64_t stop_until_ns;
 
     /* Registration */
@@ -181,6 +183,7 @@ typedef struct trpi_node {
     trpi_map programs_by_id;
     struct trpi_program_list programs;
     uint64_t last_token, last_program;
+    uint64_t freed;   /* workers since the last trim */
     trpi_map watches; /* client -> trpi_watch */
 
     /* Output */
@@ -212,6 +215,8 @@ typedef enum trpi_timer_kind {
     TRPI_TIMER_STOP,    /* a worker that said it would exit */
     TRPI_TIMER_PROGRAM, /* anything of a program */
     TRPI_TIMER_FLUSH,
+    TRPI_TIMER_SWEEP,
+    TRPI_TIMER_TRIM,
     TRPI_TIMER_END, /* kill again what is left while CLEARING or STOPPING */
 } trpi_timer_kind;
 
@@ -244,6 +249,7 @@ void trpi_node_dir_close(trpi_node *node);
 
 /* node_workers.c */
 trpi_node_worker *trpi_node_worker_new(trpi_node *node, trpi_program *program);
+void trpi_node_trim(trpi_node *node); /* gives memory of dead workers back */
 void trpi_node_worker_free(trpi_node *node, trpi_node_worker *worker); /* its process is gone */
 /* Its process will never come: makes it as if it had just been wanted, under a new token. */
 void trpi_node_worker_renew(trpi_node *node, trpi_node_worker *worker);
@@ -294,9 +300,16 @@ void trpi_zygote_kill(trpi_program *program);
 void trpi_zygote_gone(trpi_node *node, trpi_program *program, int wait_status);
 /* Asks for the process of a worker; false when nothing more can be asked for now. */
 bool trpi_zygote_fork(trpi_node *node, trpi_program *program, trpi_node_worker *worker);
-void trpi_zygote_drain(trpi_node *node, trpi_program *program);  /* its messages */
-void trpi_zygote_output(trpi_node *node, trpi_program *program); /* its pipe */
-void trpi_zygote_close(trpi_node *node, trpi_program *program);  /* both */
+void trpi_zygote_drain(trpi_node *node, trpi_program *program);     /* its messages */
+void trpi_zygotes_drain(trpi_node *node);                           /* of all that fork */
+trpi_program *trpi_zygote_of_pid(const trpi_node *node, pid_t pid); /* NULL: of none */
+void trpi_zygote_output(trpi_node *node, trpi_program *program);    /* its pipe */
+void trpi_zygote_close(trpi_node *node, trpi_program *program);     /* both */
+
+/* node_orphans.c */
+void trpi_node_sweep_soon(trpi_node *node);
+void trpi_node_sweep(trpi_node *node); /* kills what dead workers left behind */
+void trpi_node_kill_children(void);    /* kills all */
 
 /* node_output.c */
 void trpi_node_output_start(trpi_node *node, trpi_node_worker *worker); /* once it is bound */

@@ -1,4 +1,5 @@
 /* The table of workers: from START to STARTED, and how one is asked to end. */
+#include <malloc.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,9 @@
 #include "core/base/log.h"
 #include "core/net/clock.h"
 #include "core/sys/process.h"
+
+#define TRIM_WORKERS 32   /* gone since the last time, before it is worth the while */
+#define TRIM_AFTER_MS 500 /* when their connections are gone, too */
 
 static const char *const phase_texts[] = {
     [TRPI_WORKER_WANTED] = "waited for its program to start",
@@ -45,6 +49,20 @@ static void forget_actor(trpi_node *node, trpi_node_worker *worker) {
     }
 }
 
+/* A connection costs ZeroMQ 40 KiB, and glibc keeps what is freed unless it is asked. */
+void trpi_node_trim(trpi_node *node) {
+    node->trim_due = false;
+    node->freed = 0;
+    malloc_trim(0);
+}
+
+static void trim_soon(trpi_node *node) {
+    if (++node->freed >= TRIM_WORKERS && !node->trim_due) {
+        node->trim_due = true;
+        trpi_node_timer(node, TRPI_TIMER_TRIM, 0, trpi_deadline_ns(TRIM_AFTER_MS));
+    }
+}
+
 void trpi_node_worker_free(trpi_node *node, trpi_node_worker *worker) {
     trpi_program *program = worker->program;
     trpi_program_unlist(worker);
@@ -69,6 +87,7 @@ void trpi_node_worker_free(trpi_node *node, trpi_node_worker *worker) {
     free(worker->told_reason);
     free(worker);
     program->workers--;
+    trim_soon(node);
     trpi_program_worker_freed(node, program);
 }
 

@@ -385,3 +385,24 @@ void trpi_zygote_drain(trpi_node *node, trpi_program *program) {
         trpi_program_refill(node, program);
     }
 }
+
+void trpi_zygotes_drain(trpi_node *node) {
+    size_t cursor = 0;
+    trpi_program *program;
+    while ((program = trpi_map_next(&node->programs_by_id, &cursor)) != NULL) {
+        if (program->forking > 0) {
+            trpi_zygote_drain(node, program);
+        }
+    }
+}
+
+trpi_program *trpi_zygote_of_pid(const trpi_node *node, pid_t pid) {
+    size_t cursor = 0;
+    trpi_program *program;
+    while ((program = trpi_map_next(&node->programs_by_id, &cursor)) != NULL) {
+        if (program->zygote == pid) {
+            break;
+        }
+    }
+    return program;
+}

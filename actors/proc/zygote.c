@@ -90,7 +90,8 @@ _Noreturn static void become_worker(const trp_actor_type *const *types, const fo
         _exit(FORK_FAILED_EXIT);
     }
     wait_for_end_of(between);
-    if (!trpi_die_with_parent(node_pid())) {
+    /* What it leaves behind stays below it, so that the node can tell whose it was. */
+    if (!trpi_die_with_parent(node_pid()) || trpi_become_subreaper(NULL) != TRP_OK) {
         _exit(FORK_FAILED_EXIT);
     }
     trpi_worker_main(types, token);

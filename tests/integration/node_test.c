@@ -233,12 +233,15 @@ static void ending_an_actor_kills_its_children_too(void **state) {
     int64_t pid;
     test_start_probe(head, &caller, &pid);
     pid_t child = (pid_t)atoi(test_caller_ask(&caller, "child", ""));
+    pid_t escaped = (pid_t)atoi(test_caller_ask(&caller, "daemon", ""));
+    assert_true(trpi_process_start_time(escaped) != 0);
     test_say_end(head, caller.actor);
     const trpi_death *death = test_wait_exit(head, caller.actor);
     assert_int_equal(death->cause, TRP_CAUSE_KILLED);
     assert_string_equal(death->message, "asked");
     assert_true(test_process_gone((pid_t)pid));
     assert_true(test_process_gone(child));
+    assert_true(test_process_gone(escaped));
     /* Said again, it is answered again. */
     test_say_end(head, caller.actor);
     assert_int_equal(test_wait_exit(head, caller.actor)->cause, TRP_CAUSE_KILLED);

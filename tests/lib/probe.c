@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -141,6 +142,31 @@ static trp_code probe_child(trp_context *ctx, void *state, trp_bytes args, trp_b
     return trp_buf_printf(reply, "%d", (int)pid);
 }
 
+/* A child's child in a session of its own, like any daemon. */
+static trp_code probe_daemon(trp_context *ctx, void *state, trp_bytes args, trp_buf *reply,
+                             trp_error *err) {
+    int fds[2];
+    pid_t pid = 0;
+    if (pipe(fds) != 0) {
+        return TRP_EIO;
+    }
+    pid_t child = fork();
+    if (child == 0) {
+        setsid();
+        pid_t grandchild = fork();
+        if (grandchild == 0) {
+            sleep_ms(3600000);
+        }
+        (void)!write(fds[1], &grandchild, sizeof grandchild);
+        _exit(0);
+    }
+    (void)!read(fds[0], &pid, sizeof pid);
+    waitpid(child, NULL, 0);
+    close(fds[0]);
+    close(fds[1]);
+    return trp_buf_printf(reply, "%d", (int)pid);
+}
+
 /* Waits until so many signals have come. */
 static trp_code probe_signaled(trp_context *ctx, void *state, trp_bytes args, trp_buf *reply,
                                trp_error *err) {
@@ -174,19 +200,14 @@ static trp_code probe_resolve(trp_context *ctx, void *state, trp_bytes args, trp
     return TRP_OK;
 }
 
-static const trp_method probe_methods[] = {{"add", probe_add},
-                                           {"sees", probe_sees},
-                                           {"fail", probe_fail},
-                                           {"exit", probe_exit},
-                                           {"leave", probe_leave},
-                                           {"leave_later", probe_leave_later},
-                                           {"burst", probe_burst},
-                                           {"print", probe_print},
-                                           {"child", probe_child},
-                                           {"signaled", probe_signaled},
-                                           {"defer", probe_defer},
-                                           {"resolve", probe_resolve},
-                                           {NULL, NULL}};
+static const trp_method probe_methods[] = {
+    {"add", probe_add},           {"sees", probe_sees},
+    {"fail", probe_fail},         {"exit", probe_exit},
+    {"leave", probe_leave},       {"leave_later", probe_leave_later},
+    {"burst", probe_burst},       {"print", probe_print},
+    {"child", probe_child},       {"daemon", probe_daemon},
+    {"signaled", probe_signaled}, {"defer", probe_defer},
+    {"resolve", probe_resolve},   {NULL, NULL}};
 const trp_actor_type test_probe_type = {.name = "probe",
                                         .state_size = sizeof(probe),
                                         .methods = probe_methods,
