@@ -18,7 +18,8 @@ extern "C" {
 #endif
 
 typedef struct trp_runtime trp_runtime; /* opaque, one per process: runtime.h */
-typedef struct trp_context trp_context; /* opaque, an actor's view of the runtime, inside a worker */
+typedef struct trp_context
+    trp_context; /* opaque, an actor's view of the runtime, inside a worker */
 
 /* Handles are values: copy freely, send as eight bytes. id 0 = none. */
 typedef struct trp_actor {
@@ -45,9 +46,9 @@ typedef struct trp_method {
 
 /* Static storage; registered under the same name in every worker, which is the same program. */
 typedef struct trp_actor_type {
-    const char       *name;
-    size_t            state_size; /* bytes, zeroed before start */
-    const trp_method *methods;    /* ends with { NULL, NULL } */
+    const char *name;
+    size_t state_size;         /* bytes, zeroed before start */
+    const trp_method *methods; /* ends with { NULL, NULL } */
     /* Constructor, NULL if none. An error is final: the actor is dead, cause NEVER_STARTED. */
     trp_code (*start)(trp_context *ctx, void *state, trp_bytes args, trp_error *err);
     /* Runs before an orderly end (not before a kill). NULL if none. */
@@ -60,10 +61,10 @@ typedef struct trp_actor_type {
 /* The runtime of this worker, for an actor that is itself a caller. Connects on first use and may
  * then block as trp_init() does. NULL after a failure, with err filled. */
 trp_runtime *trp_context_runtime(trp_context *ctx, trp_error *err);
-trp_actor    trp_context_actor(const trp_context *ctx);       /* this actor */
-uint64_t     trp_context_incarnation(const trp_context *ctx); /* 1 at first, +1 at each restart */
-uint64_t     trp_context_node(const trp_context *ctx);
-const char  *trp_context_name(const trp_context *ctx); /* "" when anonymous; lives as long as ctx */
+trp_actor trp_context_actor(const trp_context *ctx);      /* this actor */
+uint64_t trp_context_incarnation(const trp_context *ctx); /* 1 at first, +1 at each restart */
+uint64_t trp_context_node(const trp_context *ctx);
+const char *trp_context_name(const trp_context *ctx); /* "" when anonymous; lives as long as ctx */
 /* Devices held, as in CUDA_VISIBLE_DEVICES, which is always set: "0,1", or "" for none. */
 const char *trp_context_devices(const trp_context *ctx);
 
@@ -75,40 +76,40 @@ void trp_context_exit(trp_context *ctx);
  * trp_promise_resolve() or trp_promise_fail(). One that is never answered makes its caller wait
  * until its own deadline. */
 typedef struct trp_promise trp_promise;
-TRP_CHECKED trp_code       trp_defer(trp_context *ctx, trp_promise **ret_promise, trp_error *err);
-void                       trp_promise_resolve(trp_promise *promise, trp_bytes value);
-void                       trp_promise_fail(trp_promise *promise, trp_code code, const char *message);
+TRP_CHECKED trp_code trp_defer(trp_context *ctx, trp_promise **ret_promise, trp_error *err);
+void trp_promise_resolve(trp_promise *promise, trp_bytes value);
+void trp_promise_fail(trp_promise *promise, trp_code code, const char *message);
 
 /* ---- Spawning ---- */
 
 typedef struct trp_resource {
     const char *name; /* not "cpu", "gpu" or "memory", which have their own fields */
-    double      amount; /* whole multiples of 0.0001 */
+    double amount;    /* whole multiples of 0.0001 */
 } trp_resource;
 
 /* Zero-initialize; 0 means what the comment says. What is asked for is what is held, from placement
  * until the process is gone. */
 typedef struct trp_spawn_options {
-    const char         *name;       /* anonymous; copied; unique in the driver's namespace */
-    double              cpus, gpus; /* none. Multiples of 0.0001; gpus above 1 must be whole */
-    uint64_t            memory_bytes;    /* none */
-    const trp_resource *resources;       /* none */
-    size_t              resource_count;
-    int                 restarts_max;     /* none; -1 = for ever */
-    int                 call_retries_max; /* a call runs at most once; -1 = for ever. Only calls that
-                                             were running or waiting when an incarnation died are
-                                             tried again; waiting for a restart uses up none */
-    uint64_t  restart_backoff_ms; /* 100: the first restart is at once, the next ones wait for this
-                                     times 2, 4, ... with jitter, at most 10 s; forgotten after 10 s
-                                     alive */
-    uint64_t  start_timeout_ms;   /* 30 000, for process start and constructor */
-    bool      detached;           /* outlives its owner; ends by trp_kill() only */
-    bool      get_if_exists;      /* with name: hand out the actor of that name if there is one */
-    bool      fail_if_infeasible; /* TRP_EINFEASIBLE at once instead of waiting for a node */
-    trp_group group;              /* none; else take the resources from this group's ... */
-    int       bundle;             /* ... bundle of this index; -1 = any with room */
-    uint64_t  node;               /* any node; else only this one */
-    const char *const *env;       /* "KEY=value" strings, ends with NULL; none */
+    const char *name;              /* anonymous; copied; unique in the driver's namespace */
+    double cpus, gpus;             /* none. Multiples of 0.0001; gpus above 1 must be whole */
+    uint64_t memory_bytes;         /* none */
+    const trp_resource *resources; /* none */
+    size_t resource_count;
+    int restarts_max;            /* none; -1 = for ever */
+    int call_retries_max;        /* a call runs at most once; -1 = for ever. Only calls that
+                                    were running or waiting when an incarnation died are
+                                    tried again; waiting for a restart uses up none */
+    uint64_t restart_backoff_ms; /* 100: the first restart is at once, the next ones wait for this
+                                    times 2, 4, ... with jitter, at most 10 s; forgotten after 10 s
+                                    alive */
+    uint64_t start_timeout_ms;   /* 30 000, for process start and constructor */
+    bool detached;               /* outlives its owner; ends by trp_kill() only */
+    bool get_if_exists;          /* with name: hand out the actor of that name if there is one */
+    bool fail_if_infeasible;     /* TRP_EINFEASIBLE at once instead of waiting for a node */
+    trp_group group;             /* none; else take the resources from this group's ... */
+    int bundle;                  /* ... bundle of this index; -1 = any with room */
+    uint64_t node;               /* any node; else only this one */
+    const char *const *env;      /* "KEY=value" strings, ends with NULL; none */
 } trp_spawn_options;
 
 /* Asks the head for an actor and returns as soon as the head has accepted it, before it runs;
@@ -139,8 +140,8 @@ TRP_CHECKED trp_code trp_signal(trp_runtime *rt, trp_actor actor, uint64_t incar
 TRP_CHECKED trp_code trp_call(trp_runtime *rt, trp_actor actor, const char *method, trp_bytes args,
                               uint64_t deadline_ms, trp_ref *ret_ref, trp_error *err);
 
-/* Waits for the result. TRP_ETIMEOUT (of this wait) leaves the call running; a call's own failure is
- * returned as its code. *ret_value is borrowed until trp_ref_release(). */
+/* Waits for the result. TRP_ETIMEOUT (of this wait) leaves the call running; a call's own failure
+ * is returned as its code. *ret_value is borrowed until trp_ref_release(). */
 TRP_CHECKED trp_code trp_get(trp_runtime *rt, trp_ref ref, uint64_t timeout_ms,
                              trp_bytes *ret_value, trp_error *err);
 
@@ -189,22 +190,22 @@ const char *trp_cause_text(trp_cause cause); /* static storage, never NULL */
 /* Why an incarnation of an actor ended. */
 typedef struct trp_death {
     trp_actor actor;
-    uint64_t  incarnation;
-    uint64_t  node; /* 0 if it was never placed */
-    int64_t   pid;  /* 0 if it had none */
+    uint64_t incarnation;
+    uint64_t node; /* 0 if it was never placed */
+    int64_t pid;   /* 0 if it had none */
     trp_cause cause;
-    int       signal;    /* for SIGNALED */
-    int       exit_code; /* for EXITED */
-    bool      final;     /* false: a restart follows */
-    int       restarts;  /* so far */
-    char      message[512];
-    char      stderr_tail[4097]; /* last lines it wrote there; NUL-terminated */
+    int signal;    /* for SIGNALED */
+    int exit_code; /* for EXITED */
+    bool final;    /* false: a restart follows */
+    int restarts;  /* so far */
+    char message[512];
+    char stderr_tail[4097]; /* last lines it wrote there; NUL-terminated */
 } trp_death;
 
 /* From now on each death of the actor is pushed into this process' queue of deaths, exactly once
  * per incarnation; for an actor that is already dead for good the notice comes at once. */
 TRP_CHECKED trp_code trp_monitor(trp_runtime *rt, trp_actor actor, trp_error *err);
-void                 trp_demonitor(trp_runtime *rt, trp_actor actor);
+void trp_demonitor(trp_runtime *rt, trp_actor actor);
 
 /* Takes the next death from the queue; TRP_ETIMEOUT if none came. */
 TRP_CHECKED trp_code trp_next_death(trp_runtime *rt, uint64_t timeout_ms, trp_death *ret_death,
@@ -225,10 +226,10 @@ typedef enum trp_actor_phase {
 
 typedef struct trp_actor_info {
     trp_actor_phase phase;
-    uint64_t        incarnation, node;
-    int64_t         pid; /* 0 while it has none */
-    int             restarts;
-    char            devices[128]; /* as in CUDA_VISIBLE_DEVICES; "" for none */
+    uint64_t incarnation, node;
+    int64_t pid; /* 0 while it has none */
+    int restarts;
+    char devices[128]; /* as in CUDA_VISIBLE_DEVICES; "" for none */
 } trp_actor_info;
 
 /* What the head last said of the actor; asks it when this process has not heard of it yet. */
@@ -249,18 +250,18 @@ typedef enum trp_strategy {
 } trp_strategy;
 
 typedef struct trp_bundle {
-    double              cpus, gpus;
-    uint64_t            memory_bytes;
+    double cpus, gpus;
+    uint64_t memory_bytes;
     const trp_resource *resources;
-    size_t              resource_count;
+    size_t resource_count;
 } trp_bundle;
 
 typedef struct trp_group_options { /* zero-initialize */
-    const char       *name;        /* anonymous */
-    trp_strategy      strategy;    /* PACK */
+    const char *name;              /* anonymous */
+    trp_strategy strategy;         /* PACK */
     const trp_bundle *bundles;     /* at least one; none empty */
-    size_t            bundle_count;
-    bool              detached; /* outlives its owner */
+    size_t bundle_count;
+    bool detached; /* outlives its owner */
 } trp_group_options;
 
 /* Asks for a group; returns when the head has accepted it. Nothing is held until all of it is. */

@@ -11,14 +11,14 @@ extern "C" {
 /* Borrowed: valid as long as whoever handed it out says. data may be NULL when size is 0. */
 typedef struct trp_bytes {
     const void *data;
-    size_t      size;
+    size_t size;
 } trp_bytes;
 
 /* Owned and growing. Zero-initialize; fields are read-only to callers. */
 typedef struct trp_buf {
     unsigned char *data;
-    size_t         size;
-    size_t         capacity;
+    size_t size;
+    size_t capacity;
 } trp_buf;
 
 /* Appends a copy of `size` bytes. TRP_ENOMEM leaves the buffer as it was. */

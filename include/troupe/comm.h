@@ -26,14 +26,14 @@ typedef struct trp_comm_root trp_comm_root;
  * the ranks of one attempt share; a rank that brings another one is refused. */
 TRP_CHECKED trp_code trp_comm_root_open(const char *kind, int world, uint64_t token,
                                         trp_comm_root **ret_root, trp_error *err);
-const char          *trp_comm_root_address(const trp_comm_root *root); /* lives as long as root */
+const char *trp_comm_root_address(const trp_comm_root *root); /* lives as long as root */
 void trp_comm_root_close(trp_comm_root *root); /* after rank 0 has joined; NULL is fine */
 
 typedef struct trp_comm_options { /* zero-initialize what has a default */
     const char *address;          /* of the root; copied */
-    int         rank, world;
-    uint64_t    token;
-    uint64_t    timeout_ms; /* 1 800 000; for joining and for each collective */
+    int rank, world;
+    uint64_t token;
+    uint64_t timeout_ms; /* 1 800 000; for joining and for each collective */
 } trp_comm_options;
 
 /* Joins, and waits for all ranks to have joined. TRP_ETIMEOUT names the ranks that are missing. */

@@ -1,9 +1,9 @@
 /* data.h: text to batches, as a pure function of (seed, epoch, position).
  *
  * A dataset is a flat array of tokens cut into samples of `columns` tokens (plus the one that
- * follows, for the targets). The order of an epoch is a permutation that is computed, not stored, so
- * a position can be resumed at any world size without replaying what came before.
- * Threads: a dataset is immutable after opening and may be shared. */
+ * follows, for the targets). The order of an epoch is a permutation that is computed, not stored,
+ * so a position can be resumed at any world size without replaying what came before. Threads: a
+ * dataset is immutable after opening and may be shared. */
 #ifndef TROUPE_DATA_H
 #define TROUPE_DATA_H
 
@@ -19,7 +19,7 @@ typedef struct trp_dataset trp_dataset;
  * one sample. */
 TRP_CHECKED trp_code trp_dataset_open_bytes(const char *path, int64_t columns,
                                             trp_dataset **ret_dataset, trp_error *err);
-void    trp_dataset_close(trp_dataset *dataset); /* NULL is fine */
+void trp_dataset_close(trp_dataset *dataset); /* NULL is fine */
 int64_t trp_dataset_samples(const trp_dataset *dataset);
 
 /* Element `index` of the permutation of [0, count) that belongs to (seed, epoch). A keyed Feistel

@@ -51,9 +51,9 @@ typedef enum trp_code {
 /* Caller-owned; holds no pointers, so there is nothing to free. */
 typedef struct trp_error {
     trp_code code;
-    uint64_t node;         /* where it happened; 0 = in this process */
-    uint64_t actor;        /* which actor failed; 0 = none */
-    char     message[768]; /* "spawn counter: node n3: out of memory", outermost context first */
+    uint64_t node;     /* where it happened; 0 = in this process */
+    uint64_t actor;    /* which actor failed; 0 = none */
+    char message[768]; /* "spawn counter: node n3: out of memory", outermost context first */
 } trp_error;
 
 /* "out of memory"; static storage, never NULL, "unknown error" for a number that is none. */

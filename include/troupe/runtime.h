@@ -11,9 +11,9 @@ extern "C" {
 typedef struct trp_init_options { /* zero-initialize */
     const char *address;          /* "HOST:PORT" of the head; TROUPE_ADDRESS, else 127.0.0.1:6390 */
     const char *job_name;         /* the program's base name */
-    const char *namespace_name;   /* names of actors live in it; default: anonymous, own to the job */
-    uint64_t    connect_timeout_ms; /* 10 000 */
-    bool        quiet; /* do not print the output of this job's workers on our stderr */
+    const char *namespace_name; /* names of actors live in it; default: anonymous, own to the job */
+    uint64_t connect_timeout_ms; /* 10 000 */
+    bool quiet;                  /* do not print the output of this job's workers on our stderr */
 } trp_init_options;
 
 /* Connects this program to a cluster, as its driver. `types` (ends with NULL, static storage) are
@@ -29,7 +29,7 @@ TRP_CHECKED trp_code trp_init(const trp_actor_type *const *types, const trp_init
  * waits for its word at most 5 s. Sets *rt to NULL. NULL is fine. */
 void trp_shutdown(trp_runtime **rt);
 
-const char *trp_version(void);                           /* "0.1.0" */
+const char *trp_version(void);                            /* "0.1.0" */
 const char *trp_runtime_address(const trp_runtime *rt);   /* the head's, lives as long as rt */
 const char *trp_runtime_namespace(const trp_runtime *rt); /* lives as long as rt */
 

@@ -16,33 +16,34 @@
 extern "C" {
 #endif
 
-typedef struct trp_model       trp_model;       /* model.h */
-typedef struct trp_zero        trp_zero;        /* an engine */
+typedef struct trp_model trp_model;             /* model.h */
+typedef struct trp_zero trp_zero;               /* an engine */
 typedef struct trp_zero_config trp_zero_config; /* a checked configuration */
 
 /* Reads a DeepSpeed configuration, strictly: a key that would have no effect is an error that names
  * the key, its place and the nearest valid one; so are duplicate keys and values out of range.
  * `world` resolves the batch triple (train = micro * accumulation * world).
  * `text` is JSON; trp_zero_config_load() reads a file of it. */
-TRP_CHECKED trp_code trp_zero_config_parse(const char *text, int world, trp_zero_config **ret_config,
-                                           trp_error *err);
+TRP_CHECKED trp_code trp_zero_config_parse(const char *text, int world,
+                                           trp_zero_config **ret_config, trp_error *err);
 TRP_CHECKED trp_code trp_zero_config_load(const char *path, int world, trp_zero_config **ret_config,
                                           trp_error *err);
-void                 trp_zero_config_free(trp_zero_config *config); /* NULL is fine */
+void trp_zero_config_free(trp_zero_config *config); /* NULL is fine */
 
 /* The resolved numbers. */
 typedef struct trp_zero_settings {
-    int       stage;
-    int64_t   train_batch, micro_batch, accumulation; /* rows: of a step, of a rank's micro-step; micro-steps */
+    int stage;
+    int64_t train_batch, micro_batch,
+        accumulation;  /* rows: of a step, of a rank's micro-step; micro-steps */
     trp_dtype compute; /* TRP_F32 or TRP_BF16: parameters, activations */
-    double    lr, beta1, beta2, eps, weight_decay, clip_norm; /* clip_norm 0 = off */
-    int64_t   bucket_elements;
-    int64_t   steps_per_print; /* 0 = never */
+    double lr, beta1, beta2, eps, weight_decay, clip_norm; /* clip_norm 0 = off */
+    int64_t bucket_elements;
+    int64_t steps_per_print; /* 0 = never */
 } trp_zero_settings;
 const trp_zero_settings *trp_zero_config_settings(const trp_zero_config *config); /* borrowed */
 
-/* One line for each key that was accepted although it changes nothing, with the reason, and for each
- * default that may surprise. For the caller to log; borrowed from the configuration. */
+/* One line for each key that was accepted although it changes nothing, with the reason, and for
+ * each default that may surprise. For the caller to log; borrowed from the configuration. */
 size_t trp_zero_config_notes(const trp_zero_config *config, const char *const **ret_notes);
 
 /* Makes the engine and, from `seed`, the initial weights (the same for every world size and stage).
@@ -57,21 +58,25 @@ void trp_zero_free(trp_zero *engine); /* NULL is fine; never waits for a peer */
  * A target of -100 is not counted in the loss. */
 typedef struct trp_batch {
     const int32_t *tokens, *targets;
-    int64_t        rows, columns;
-    const int32_t *lengths; /* (rows) valid tokens of each row, for models with padding; NULL = all */
+    int64_t rows, columns;
+    const int32_t
+        *lengths; /* (rows) valid tokens of each row, for models with padding; NULL = all */
 } trp_batch;
 
 typedef struct trp_step_stats {
-    double   loss;      /* mean over all tokens of the step on all ranks */
-    double   grad_norm; /* global L2 norm before clipping */
-    double   lr;        /* that this step used */
-    uint64_t step;      /* 1 after the first */
-    uint64_t skipped;   /* steps so far that were skipped for non-finite gradients */
+    double loss;         /* mean over all tokens of the step on all ranks */
+    double grad_norm;    /* global L2 norm before clipping */
+    double lr;           /* that this step used */
+    uint64_t step;       /* 1 after the first */
+    uint64_t skipped;    /* steps so far that were skipped for non-finite gradients */
     uint64_t bytes_sent; /* by this rank in this step */
-    bool     skipped_now;
+    bool skipped_now;
 } trp_step_stats;
 
-/* One training step from `count` micro-batches (the configuration's accumulation). Collective.
+/* One training step from `count` micro-batches (the configuration's accumulation; each has its
+ * micro_batch rows). Collective. TRP_EINVALID, on every rank, when any rank's batches are not as
+ * they should be: nothing has happened. After any other error ranks are in different places: the
+ * engine refuses all further calls, and the communicator is aborted so that no rank waits.
  * Non-finite gradients skip the update on every rank alike; err stays untouched, ret_stats says so,
  * and one log line names rank and tensor. */
 TRP_CHECKED trp_code trp_zero_step(trp_zero *engine, const trp_batch *micro, int count,
