@@ -38,6 +38,7 @@ work=$(mktemp -d) || exit 1
 export TROUPE_SESSION_ROOT=$work/session
 address=
 training=
+showing=
 finish() {
     local code=$?
     trap - EXIT INT TERM
@@ -45,8 +46,9 @@ finish() {
         kill -INT "$training" 2>/dev/null # an orderly end: its workers go, too
         wait "$training" 2>/dev/null
     fi
-    [ -z "$address" ] || "$troupe" stop --address "$address" >/dev/null 2>&1 ||
-        echo "quickstart.sh: the cluster at $address did not stop" >&2
+    [ -z "$showing" ] || kill "$showing" 2>/dev/null
+    # The session directory is our own, so this stops our cluster and no other.
+    [ -z "$address" ] || "$troupe" stop >"$work/stop.txt" 2>&1 || cat "$work/stop.txt" >&2
     rm -rf "$work"
     exit "$code"
 }
@@ -73,23 +75,27 @@ fi
 say "cluster: a head with one node, and a second node"
 "$troupe" start --head --port 0 --num-cpus 1 >"$work/head.txt" 2>&1 || { cat "$work/head.txt" >&2; exit 1; }
 address=$(grep -oE '127\.0\.0\.1:[0-9]+' "$work/head.txt" | head -n 1)
-[ -n "$address" ] || die "no address in: $(cat "$work/head.txt")"
+[ -n "$address" ] || { address=unknown; die "no address in: $(cat "$work/head.txt")"; }
 "$troupe" start --address "$address" --num-cpus 1 || exit 1
 "$troupe" status --address "$address"
 
-# train NAME OPTIONS...: in the background, so that an interrupt reaches this shell at once.
+# train NAME OPTIONS...: in the background, so that an interrupt reaches this shell at once; its output
+# goes to a file, which is shown as it grows.
 train() {
     local name=$1
     shift
+    : >"$work/$name.txt"
     "$build/examples/train_gpt2" --address "$address" --data "$data" --storage "$work/runs" \
         --name "$name" --steps "$steps" --num-workers 2 --checkpoint-every 5 "$@" \
         >"$work/$name.txt" 2>&1 &
     training=$!
-    tail -n +1 -f --pid="$training" "$work/$name.txt" & # shows it
+    tail -n +1 -f --pid="$training" "$work/$name.txt" &
+    showing=$!
     wait "$training"
     local code=$?
     training=
-    wait
+    wait "$showing"
+    showing=
     [ "$code" -eq 0 ] || die "training ended with exit code $code"
 }
 

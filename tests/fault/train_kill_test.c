@@ -188,6 +188,31 @@ static void T27_a_node_that_dies_during_an_upload_is_survived(void **state) {
     trp_result_release(&result);
 }
 
+/* The second death comes at a moment that is not chosen: while the survivors leave, while the first
+ * is replaced, at the rendezvous, or just after it. */
+static void kill_another(test_run_seen *seen, const trp_train_event *event) {
+    if (seen->acted > 0 && seen->acted < 5 && strcmp(event->state, "SCHEDULING") == 0) {
+        usleep((useconds_t)(seen->acted - 1) * 4000);
+        (void)kill(seen->pids[(seen->acted + 2) % 4], SIGKILL);
+        seen->acted++;
+    }
+}
+
+static void T27_more_ranks_die_while_the_group_restarts(void **state) {
+    test_run_seen seen = {.on_report = kill_rank_two, .on_state = kill_another};
+    trp_result result;
+    uint64_t begun_ms = test_now_ms();
+    trp_train_options options = test_run_options("sums", "restart", 4, &seen);
+    options.config = (trp_bytes){"\x05", 1};
+    options.run.failure.max_failures = -1;
+    TEST_OK(trp_fit(rt, &options, &result, err));
+    assert_true(seen.acted >= 2);
+    assert_int_equal(result.steps, LAST_STEP);
+    print_message("%s, in %lu ms\n", seen.states, (unsigned long)(test_now_ms() - begun_ms));
+    trp_result_release(&result);
+    test_expect_all_free(rt, 5000);
+}
+
 static void kill_when_it_goes_on(test_run_seen *seen, const trp_train_event *event) {
     if (seen->acted < 5 && event->step >= (uint64_t)(8 + 9 * seen->acted)) {
         (void)kill(seen->pids[seen->acted % (int)seen->pid_count], SIGKILL);
@@ -232,6 +257,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(T27_a_killed_rank_is_replaced_while_the_others_are_in_a_collective),
         cmocka_unit_test(T27_survivors_keep_their_processes),
+        cmocka_unit_test(T27_more_ranks_die_while_the_group_restarts),
         cmocka_unit_test(five_kills_end_with_every_step_done),
         cmocka_unit_test(T27_a_node_that_dies_during_an_upload_is_survived),
     };

@@ -55,6 +55,9 @@ static void on_event(void *arg, const trp_train_event *event) {
     switch (event->kind) {
     case TRP_TRAIN_STATE:
         on_state(seen, event);
+        if (seen->on_state != NULL) {
+            seen->on_state(seen, event);
+        }
         break;
     case TRP_TRAIN_REPORT:
         seen->reports++;

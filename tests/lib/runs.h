@@ -17,7 +17,8 @@ typedef struct test_run_seen {
     uint64_t failed_ns[16], recovered_ns[16]; /* at_ns of the events */
     size_t recoveries;
     void (*on_report)(struct test_run_seen *seen, const trp_train_event *event);
-    int acted; /* for on_report's own use */
+    void (*on_state)(struct test_run_seen *seen, const trp_train_event *event);
+    int acted; /* for the use of those two */
     uint64_t acted_ns;
     volatile int stop;
 } test_run_seen;

@@ -231,7 +231,9 @@ static void leave_attempt(trpi_trainer *t, bool respawn) {
         trpi_gang_kill_training(&t->gang);
         settle(t, DIE_TIMEOUT_MS);
     }
-    if (t->failure_count > 0 && is_collateral(&t->failures[0])) {
+    bool aborted =
+        t->controller.state == TRP_RUN_SHUTTING_DOWN && t->controller.outcome == TRP_RUN_ABORTED;
+    if (t->failure_count > 0 && is_collateral(&t->failures[0]) && !aborted) {
         lock(t);
         trpi_news_failure(t, &t->failures[0], t->recovery.noticed_ns);
         unlock(t);
@@ -250,8 +252,7 @@ static bool placement_is_lost(const trpi_trainer *t) {
 }
 
 static trpi_control_event stop_attempt(trpi_trainer *t) {
-    bool restarts = t->controller.state == TRP_RUN_RESTARTING;
-    bool anew = !restarts || placement_is_lost(t);
+    bool anew = placement_is_lost(t);
     leave_attempt(t, !anew);
     if (anew) {
         trpi_gang_clear(&t->gang, DIE_TIMEOUT_MS);

@@ -184,6 +184,8 @@ static trp_code spawn_member(trpi_gang *gang, int bundle, trp_error *err) {
 
 trp_code trpi_gang_spawn(trpi_gang *gang, trp_error *err) {
     trp_code code = TRP_OK;
+    while (take_death(gang, 0)) { /* of those who died while nobody waited for them */
+    }
     for (int i = 0; code == TRP_OK && i < gang->count; i++) {
         if (!gang->members[i].living) {
             code = spawn_member(gang, i, err);

@@ -40,6 +40,33 @@ static void stop(trp_context *ctx, void *state) {
 
 /* ---- The end of an attempt, from the control thread ---- */
 
+/* A rank that died before it took its seat at the rendezvous would be waited for until the
+ * deadline. So its seat is taken, whichever it is, by somebody who is late at once: that sends all
+ * others away. */
+static void break_rendezvous(const trpi_run_assignment *a) {
+    for (int rank = 0; rank < (int)a->world; rank++) {
+        trp_comm *comm = NULL;
+        trp_comm_options options = {.address = a->address,
+                                    .rank = rank,
+                                    .world = (int)a->world,
+                                    .token = a->token,
+                                    .timeout_ms = 1};
+        if (rank != (int)a->rank && trp_comm_open(&options, &comm, NULL) == TRP_OK) {
+            trp_comm_abort(comm);
+            trp_comm_close(comm);
+        }
+    }
+}
+
+static void cancel_session(worker *w) {
+    atomic_store(&w->session->canceled, true);
+    if (w->has_comm) {
+        trp_comm_abort(w->session->comm);
+    } else {
+        break_rendezvous(&w->session->assignment);
+    }
+}
+
 static void on_signal(trp_context *ctx, void *state, trp_bytes data) {
     worker *w = state;
     trpi_arena arena = {0};
@@ -48,10 +75,7 @@ static void on_signal(trp_context *ctx, void *state, trp_bytes data) {
         pthread_mutex_lock(&w->lock);
         w->attempt_aborted = TRPI_MAX(w->attempt_aborted, abort.attempt);
         if (w->session != NULL && w->session->assignment.attempt <= abort.attempt) {
-            atomic_store(&w->session->canceled, true);
-            if (w->has_comm) {
-                trp_comm_abort(w->session->comm);
-            }
+            cancel_session(w);
         }
         pthread_mutex_unlock(&w->lock);
     }
@@ -154,20 +178,23 @@ static trp_code open_comm(worker *w, trp_session *session, trp_error *err) {
     const trpi_run_assignment *a = &session->assignment;
     trp_comm_options options = {
         .address = a->address, .rank = (int)a->rank, .world = (int)a->world, .token = a->token};
-    trp_code code = trp_comm_open(&options, &session->comm, err);
+    trp_comm *comm = NULL;
+    trp_code code = trp_comm_open(&options, &comm, err);
     trp_comm_root_close(w->root);
     w->root = NULL;
-    if (code != TRP_OK) {
-        return trpi_context(err, code, "rendezvous");
-    }
     pthread_mutex_lock(&w->lock);
-    w->has_comm = true;
-    if (atomic_load(&session->canceled)) { /* while we joined, so nobody has told the others */
-        trp_comm_abort(session->comm);
-    }
+    bool canceled = atomic_load(&session->canceled);
+    session->comm = comm;
+    w->has_comm = comm != NULL && !canceled;
     pthread_mutex_unlock(&w->lock);
+    if (canceled && comm != NULL) {
+        trp_comm_abort(comm);
+    }
+    if (canceled) {
+        return trpi_fail(err, TRP_ECANCELED, "attempt %" PRIu64 " is over", a->attempt);
+    }
     session->opened_ns = trpi_run_now_ns();
-    return TRP_OK;
+    return code == TRP_OK ? code : trpi_context(err, code, "rendezvous");
 }
 
 static void retire_session(worker *w, trp_session *session) {
