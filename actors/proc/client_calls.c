@@ -96,7 +96,7 @@ trp_code trp_get(trp_runtime *rt, trp_ref handle, uint64_t timeout_ms, trp_bytes
         trpi_waiter waiter = {.missing = 1, .wake = PTHREAD_COND_INITIALIZER};
         trpi_ref_watcher watch;
         trpi_ref_watch(&watch, &waiter, ref);
-        trpi_data_wait(rt, &waiter, trpi_deadline_ns(timeout_ms));
+        trpi_data_wait(rt, &waiter, timeout_ms);
         trpi_ref_unwatch(&watch);
         ref = trpi_refs_find(&rt->data.refs, handle.id);
     }
@@ -117,7 +117,7 @@ trp_code trp_get(trp_runtime *rt, trp_ref handle, uint64_t timeout_ms, trp_bytes
 /* Waits until `want` of the refs are done, or one has failed if that is what the waiter asks for.
  * Locked. Refs that are already done need no watch. */
 static trp_code wait_for(trp_runtime *rt, const trp_ref *handles, size_t count, size_t want,
-                         bool fails_fast, uint64_t deadline_ns, trp_error *err) {
+                         bool fails_fast, uint64_t timeout_ms, trp_error *err) {
     trp_code code = TRP_OK;
     trpi_waiter waiter = {.fails_fast = fails_fast, .wake = PTHREAD_COND_INITIALIZER};
     trpi_ref_watcher *watches = malloc(TRPI_MAX(count, (size_t)1) * sizeof(*watches));
@@ -140,7 +140,7 @@ static trp_code wait_for(trp_runtime *rt, const trp_ref *handles, size_t count, 
     }
     waiter.is_ready |= done >= want;
     waiter.missing = done >= want ? 0 : want - done;
-    trpi_data_wait(rt, &waiter, deadline_ns);
+    trpi_data_wait(rt, &waiter, timeout_ms);
 out:
     for (size_t i = 0; i < watched; i++) {
         trpi_ref_unwatch(&watches[i]);
@@ -171,7 +171,7 @@ static trp_code result_of_all(trp_runtime *rt, const trp_ref *handles, size_t co
 trp_code trp_get_all(trp_runtime *rt, const trp_ref *refs, size_t count, uint64_t timeout_ms,
                      trp_bytes *ret_values, trp_error *err) {
     trpi_data_lock(rt);
-    trp_code code = wait_for(rt, refs, count, count, true, trpi_deadline_ns(timeout_ms), err);
+    trp_code code = wait_for(rt, refs, count, count, true, timeout_ms, err);
     if (code == TRP_OK) {
         code = result_of_all(rt, refs, count, timeout_ms, err);
     }
@@ -188,7 +188,7 @@ trp_code trp_wait(trp_runtime *rt, const trp_ref *refs, size_t count, size_t wan
         return trpi_fail(err, TRP_EINVALID, "wait: %zu of %zu refs can never be done", want, count);
     }
     trpi_data_lock(rt);
-    trp_code code = wait_for(rt, refs, count, want, false, trpi_deadline_ns(timeout_ms), err);
+    trp_code code = wait_for(rt, refs, count, want, false, timeout_ms, err);
     for (size_t i = 0; code == TRP_OK && ret_done != NULL && i < count; i++) {
         const trpi_ref *ref = trpi_refs_find(&rt->data.refs, refs[i].id);
         ret_done[i] = ref != NULL && ref->is_done;

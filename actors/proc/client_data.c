@@ -267,16 +267,9 @@ static void lead(trpi_data *data, uint64_t deadline_ns) {
     }
 }
 
-void trpi_data_wait(trp_runtime *rt, trpi_waiter *waiter, uint64_t deadline_ns) {
+static void wait_until(trp_runtime *rt, trpi_waiter *waiter, uint64_t deadline_ns) {
     trpi_data *data = &rt->data;
-    list_waiter(data, waiter);
-    while (!waiter->is_ready) {
-        if (!data->is_led) {
-            read_for(rt, waiter);
-        }
-        if (waiter->is_ready || trpi_now_ns() >= deadline_ns) {
-            break;
-        }
+    while (!waiter->is_ready && trpi_now_ns() < deadline_ns) {
         if (data->is_led) {
             (void)trpi_cond_wait(&waiter->wake, &data->lock, deadline_ns);
         } else if (data->claims > 0) {
@@ -284,8 +277,22 @@ void trpi_data_wait(trp_runtime *rt, trpi_waiter *waiter, uint64_t deadline_ns) 
         } else {
             lead(data, deadline_ns);
         }
+        if (!data->is_led) {
+            read_for(rt, waiter);
+        }
     }
-    unlist_waiter(data, waiter);
+}
+
+void trpi_data_wait(trp_runtime *rt, trpi_waiter *waiter, uint64_t timeout_ms) {
+    trpi_data *data = &rt->data;
+    if (!data->is_led) {
+        read_for(rt, waiter);
+    }
+    if (!waiter->is_ready) {
+        list_waiter(data, waiter);
+        wait_until(rt, waiter, trpi_deadline_ns(timeout_ms));
+        unlist_waiter(data, waiter);
+    }
     /* Somebody must lead for those who follow. */
     if (!data->is_led && data->waiters != NULL) {
         pthread_cond_signal(&data->waiters->wake);

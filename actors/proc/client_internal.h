@@ -133,8 +133,8 @@ void trpi_data_leave(trp_runtime *rt);
 void trpi_data_perform(trp_runtime *rt);
 /* Takes what has come in, then fails what is overdue. Entered. */
 void trpi_data_read(trp_runtime *rt);
-/* Locked (not entered): until the waiter is ready or the deadline has passed. */
-void trpi_data_wait(trp_runtime *rt, trpi_waiter *waiter, uint64_t deadline_ns);
+/* Locked (not entered): until the waiter is ready or the timeout has passed. */
+void trpi_data_wait(trp_runtime *rt, trpi_waiter *waiter, uint64_t timeout_ms);
 /* Locked: until `changed` is signaled; false when the deadline has passed. */
 bool trpi_data_wait_changed(trp_runtime *rt, uint64_t deadline_ns);
 
