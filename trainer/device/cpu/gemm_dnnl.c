@@ -309,9 +309,10 @@ out:
     return status;
 }
 
-/* Parts enough for many cores, but none so small that calling the library shows. */
+/* Parts enough for many cores, but none so small that packing its operands shows: a product of
+ * 192 x 192 x 1024 in bf16 loses half its speed when it is cut in four. */
 static trpi_gemm_grid choose_grid(const trp_matmul_args *args) {
-    const int64_t parts_wanted = 32, work_min = 8 << 20, side_min = 64;
+    const int64_t parts_wanted = 32, work_min = 64 << 20, side_min = 64;
     int64_t m = TRPI_MIN(args->m, 256), n = TRPI_MIN(args->n, 256);
     trpi_gemm_grid grid = trpi_gemm_grid_of(args, m, n);
     while (grid.parts < parts_wanted && m * n * args->k >= work_min && TRPI_MAX(m, n) > side_min) {
