@@ -20,8 +20,9 @@ typedef struct trp_model trp_model;             /* model.h */
 typedef struct trp_zero trp_zero;               /* an engine */
 typedef struct trp_zero_config trp_zero_config; /* a checked configuration */
 
-/* Reads a DeepSpeed configuration, strictly: a key that would have no effect is an error that names
- * the key, its place and the nearest valid one; so are duplicate keys and values out of range.
+/* Reads a DeepSpeed configuration, strictly: an unknown key is an error that names its place and the
+ * nearest valid one; so are duplicate keys, values out of range, and what this version does not do.
+ * Keys that change no result here (overlap_comm and the like) are accepted; the notes list them.
  * `world` resolves the batch triple (train = micro * accumulation * world).
  * `text` is JSON; trp_zero_config_load() reads a file of it. */
 TRP_CHECKED trp_code trp_zero_config_parse(const char *text, int world,

@@ -3,6 +3,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "core/base/base.h"
+
 typedef struct script {
     int64_t counts[2];
     int ramp;
@@ -24,6 +26,9 @@ static trp_code backward(const void *state, const trp_unit_io *io, trp_error *er
     const script *s = state;
     for (int64_t t = 0; t < io->rows * io->columns; t++) {
         int32_t token = io->tokens[t];
+        if (token == SCRIPTED_FAIL) {
+            return trpi_fail(err, TRP_EDEVICE, "asked to fail");
+        }
         for (int p = 0; p < 2 && token != 0; p++) {
             for (int64_t i = 0; i < s->counts[p]; i++) {
                 float value = (float)(token + s->ramp * i);

@@ -2,13 +2,15 @@
  *
  * One unit with a tensor "w" (weight decay applies) and a tensor "b" (it does not), both starting
  * as ones. A token k adds k + ramp * i to the gradient of element i of each tensor, and 0 when k is
- * 0; SCRIPTED_NAN makes the gradient of "b" not a number. The loss of a token is k. */
+ * 0; SCRIPTED_NAN makes the gradient of "b" not a number, SCRIPTED_FAIL makes backward fail. The
+ * loss of a token is k. */
 #ifndef TEST_SCRIPTED_H
 #define TEST_SCRIPTED_H
 
 #include "tests/lib/toy.h"
 
 #define SCRIPTED_NAN 1000
+#define SCRIPTED_FAIL 1001
 
 trp_model *scripted_model(int64_t w, int64_t b, int ramp); /* NULL when memory is out */
 

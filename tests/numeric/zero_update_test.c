@@ -468,6 +468,38 @@ static void an_aborted_communicator_ends_the_step_with_its_code(void **state) {
     test_ranks_run(2, leave_in_the_middle, NULL);
 }
 
+/* A unit that fails on one rank only, in the middle of the second step. */
+static trp_code fail_alone(test_rank *self, trp_error *err) {
+    toy_run t;
+    trp_error broken;
+    char hash[33];
+    int32_t token = 3;
+    trp_model *model = scripted_model(100, 3, 0);
+    TEST_REQUIRE(model);
+    trp_code code = toy_open_model(self, "{\"train_batch_size\": 3}", 1, model, &t, err);
+    if (!code) {
+        code = scripted_step(&t, &token, NULL, err);
+    }
+    if (code) {
+        return code;
+    }
+    token = self->rank == 2 ? SCRIPTED_FAIL : 3;
+    code = scripted_step(&t, &token, NULL, &broken);
+    TEST_REQUIRE(code == (self->rank == 2 ? TRP_EDEVICE : TRP_ECOMM_ABORTED));
+    TEST_REQUIRE(strstr(broken.message, "step 2: "));
+    TEST_REQUIRE(scripted_step(&t, &token, NULL, &broken) == code);
+    TEST_REQUIRE(strstr(broken.message, "this engine stopped working"));
+    /* What it holds now is no moment of the run. */
+    TEST_REQUIRE(trp_zero_save(t.engine, "/tmp", NULL, &broken) == code);
+    TEST_REQUIRE(trp_zero_weights_hash(t.engine, hash, &broken) == code);
+    toy_close(&t);
+    return TRP_OK;
+}
+
+static void a_rank_that_fails_in_a_step_ends_it_for_all_at_once(void **state) {
+    test_ranks_run(3, fail_alone, NULL);
+}
+
 static trp_code different_models(test_rank *self, trp_error *err) {
     toy_run t;
     trp_error refused;
@@ -495,6 +527,7 @@ int main(void) {
         cmocka_unit_test(a_bad_batch_on_one_rank_is_refused_by_all_and_breaks_nothing),
         cmocka_unit_test(the_loss_is_the_mean_over_the_targets_that_count),
         cmocka_unit_test(an_aborted_communicator_ends_the_step_with_its_code),
+        cmocka_unit_test(a_rank_that_fails_in_a_step_ends_it_for_all_at_once),
         cmocka_unit_test(ranks_with_different_models_do_not_start),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

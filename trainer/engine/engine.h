@@ -39,6 +39,15 @@ struct trp_zero {
     trp_error broken;
 };
 
+/* ---- zero.c ---- */
+
+/* TRP_OK, or why the engine stopped working. */
+TRP_CHECKED trp_code trpi_engine_usable(const trp_zero *engine, trp_error *err);
+
+/* Ranks may be in different places now: the engine refuses to go on with *err, and the communicator
+ * is aborted so that no rank waits for this one. Returns code. */
+trp_code trpi_engine_break(trp_zero *engine, trp_code code, const trp_error *err);
+
 /* ---- micro.c ---- */
 
 /* Runs a plan on one micro-batch. `slot` is where its losses go. Collective. */

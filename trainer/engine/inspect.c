@@ -44,9 +44,10 @@ static int64_t largest_bucket(const trpi_layout *layout) {
     return largest;
 }
 
-/* All ranks have room, or none starts: a rank that left alone would leave the others waiting. */
-static trp_code make_room(trp_zero *engine, int64_t elements, float **ret_room, trp_error *err) {
-    float *room = malloc((size_t)elements * sizeof *room);
+/* All ranks are ready, or none starts: a rank that left alone would leave the others waiting. */
+static trp_code make_room(trp_zero *engine, bool ready, int64_t elements, float **ret_room,
+                          trp_error *err) {
+    float *room = ready ? malloc((size_t)elements * sizeof *room) : NULL;
     trpi_vote vote = {.status = room ? TRP_OK : trpi_fail(err, TRP_ENOMEM, "a bucket's weights")};
     trp_code code = trpi_ballot_agree(&engine->ballot, vote, err);
     if (code) {
@@ -57,17 +58,26 @@ static trp_code make_room(trp_zero *engine, int64_t elements, float **ret_room, 
     return TRP_OK;
 }
 
+/* trpi_inspect_masters(), and when it fails no rank waits for this one. */
+static trp_code fetch(trp_zero *engine, int bucket, float *room, trp_error *err) {
+    trp_code code = trpi_inspect_masters(engine, bucket, room, err);
+    return code ? trpi_engine_break(engine, code, err) : TRP_OK;
+}
+
 trp_code trp_zero_weights_hash(trp_zero *engine, char ret_hex[33], trp_error *err) {
+    trp_error ignored;
+    err = err ? err : &ignored;
     const trpi_layout *layout = &engine->layout;
+    trp_code code = trpi_engine_usable(engine, err);
+    if (code) {
+        return code;
+    }
     trpi_hasher *hasher = trpi_hasher_new();
     float *room = NULL;
-    if (!hasher) {
-        return trpi_fail(err, TRP_ENOMEM, "hash of the weights");
-    }
-    trp_code code = make_room(engine, largest_bucket(layout), &room, err);
+    code = make_room(engine, hasher != NULL, largest_bucket(layout), &room, err);
     for (int b = 0; !code && b < layout->bucket_count; b++) {
         const trpi_bucket *bucket = &layout->buckets[b];
-        code = trpi_inspect_masters(engine, b, room, err);
+        code = fetch(engine, b, room, err);
         for (int t = bucket->tensor; !code && t < bucket->tensor + bucket->tensor_count; t++) {
             const trpi_tensor_place *place = &layout->tensors[t];
             trpi_hasher_add(hasher, room + place->offset, (size_t)place->count * sizeof *room);
@@ -83,6 +93,8 @@ trp_code trp_zero_weights_hash(trp_zero *engine, char ret_hex[33], trp_error *er
 
 trp_code trp_zero_get_tensor(trp_zero *engine, const char *name, float *out, int64_t count,
                              trp_error *err) {
+    trp_error ignored;
+    err = err ? err : &ignored;
     const trpi_layout *layout = &engine->layout;
     int tensor = trpi_layout_find(layout, engine->model, name);
     float *room = NULL;
@@ -94,9 +106,12 @@ trp_code trp_zero_get_tensor(trp_zero *engine, const char *name, float *out, int
         return trpi_fail(err, TRP_EINVALID, "%s has %lld elements, not %lld", name,
                          (long long)place->count, (long long)count);
     }
-    trp_code code = make_room(engine, layout->buckets[place->bucket].padded, &room, err);
+    trp_code code = trpi_engine_usable(engine, err);
     if (!code) {
-        code = trpi_inspect_masters(engine, place->bucket, room, err);
+        code = make_room(engine, true, layout->buckets[place->bucket].padded, &room, err);
+    }
+    if (!code) {
+        code = fetch(engine, place->bucket, room, err);
     }
     if (!code) {
         memcpy(out, room + place->offset, (size_t)count * sizeof *out);

@@ -1,9 +1,9 @@
 /* load.c: a checkpoint of any world size and stage, into this engine.
  *
  * Everything that can be seen without reading the data is checked first, and all ranks agree that
- * nothing is wrong before any of them changes. Checksums are compared while copying; what fails then
- * breaks the engine, on all ranks. What is copied are runs of elements of tensors, so it does not
- * matter how many ranks wrote the checkpoint or at which stage. */
+ * nothing is wrong before any of them changes. Checksums are compared while copying; what fails
+ * then breaks the engine, on all ranks. What is copied are runs of elements of tensors, so it does
+ * not matter how many ranks wrote the checkpoint or at which stage. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -190,11 +190,11 @@ trp_code trp_zero_load(trp_zero *engine, const char *dir, trp_zero_position *ret
     trp_error ignored;
     err = err ? err : &ignored;
     trpi_shards shards = {0};
-    if (engine->broken.code) {
-        return trpi_fail(err, engine->broken.code, "this engine stopped working: %s",
-                         engine->broken.message);
+    trp_code code = trpi_engine_usable(engine, err);
+    if (code) {
+        return code;
     }
-    trp_code code = trpi_shards_open(dir, &shards, err);
+    code = trpi_shards_open(dir, &shards, err);
     if (!code) {
         code = check_model(engine, &shards, err);
         if (code) {
@@ -207,12 +207,15 @@ trp_code trp_zero_load(trp_zero *engine, const char *dir, trp_zero_position *ret
         return code;
     }
     code = agree(engine, &shards, copy_all(engine, &shards, err), err);
-    if (!code) {
-        code = trpi_update_publish(engine, err);
-    }
-    if (code) {
-        engine->broken = *err; /* some of its state is the checkpoint's, some is not */
+    if (code) { /* some of the state is the checkpoint's, some is not; all ranks know it */
+        engine->broken = *err;
     } else {
+        code = trpi_update_publish(engine, err);
+        if (code) {
+            (void)trpi_engine_break(engine, code, err);
+        }
+    }
+    if (!code) {
         engine->steps = shards.step;
         engine->updates = shards.updates;
         engine->skipped = shards.skipped;

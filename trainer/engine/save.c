@@ -156,7 +156,11 @@ trp_code trp_zero_save(trp_zero *engine, const char *dir, const trp_zero_positio
     trpi_tensor_writer *writer = NULL;
     const trp_zero_position start = {0};
     trpi_format(name, sizeof name, TRPI_SHARD_NAME, engine->rank, engine->world);
-    trp_code code = trp_buf_printf(&path, "%s/%s", dir, name);
+    trp_code code = trpi_engine_usable(engine, err);
+    if (code) {
+        return code;
+    }
+    code = trp_buf_printf(&path, "%s/%s", dir, name);
     if (code) {
         return trpi_fail(err, code, "%s", dir);
     }

@@ -16,6 +16,7 @@
 #include "trainer/engine/random.h"
 
 #define INIT_CHUNK 16384
+#define TOKENS_MAX ((int64_t)1 << 31) /* of a micro-batch */
 
 int64_t trp_zero_parameter_count(const trp_zero *engine) {
     return engine->layout.parameters;
@@ -23,6 +24,21 @@ int64_t trp_zero_parameter_count(const trp_zero *engine) {
 
 uint64_t trp_zero_steps(const trp_zero *engine) {
     return engine->steps;
+}
+
+trp_code trpi_engine_usable(const trp_zero *engine, trp_error *err) {
+    if (!engine->broken.code) {
+        return TRP_OK;
+    }
+    return trpi_fail(err, engine->broken.code, "this engine stopped working: %s",
+                     engine->broken.message);
+}
+
+trp_code trpi_engine_break(trp_zero *engine, trp_code code, const trp_error *err) {
+    engine->broken = *err;
+    engine->broken.code = code;
+    trp_comm_abort(engine->comm);
+    return code;
 }
 
 /* ---- Life ---- */
@@ -147,6 +163,9 @@ trp_code trp_zero_new(trp_model **model, trp_device *device, trp_comm *comm,
     }
     if (!code) {
         code = init_weights(engine, err);
+        if (code) {
+            (void)trpi_engine_break(engine, code, err);
+        }
     }
     if (code) {
         engine->model = NULL; /* stays the caller's */
@@ -254,18 +273,6 @@ static trp_code agree_on_tokens(trp_zero *engine, trp_code status, int64_t count
 
 /* ---- A step ---- */
 
-static trp_code break_engine(trp_zero *engine, trp_code code, trp_error *err) {
-    (void)trpi_context(err, code, "step %llu", (unsigned long long)engine->steps + 1);
-    engine->broken = *err;
-    trp_comm_abort(engine->comm);
-    return code;
-}
-
-static trp_code refuse_broken(const trp_zero *engine, trp_error *err) {
-    return trpi_fail(err, engine->broken.code, "this engine stopped working: %s",
-                     engine->broken.message);
-}
-
 static trp_code run_micro_steps(trp_zero *engine, const trp_batch *micro, int count, int64_t total,
                                 trp_error *err) {
     float scale = (float)(1.0 / (double)total);
@@ -352,20 +359,22 @@ trp_code trp_zero_step(trp_zero *engine, const trp_batch *micro, int count,
                        trp_step_stats *ret_stats, trp_error *err) {
     trp_error ignored;
     err = err ? err : &ignored;
-    if (engine->broken.code) {
-        return refuse_broken(engine, err);
+    trp_code code = trpi_engine_usable(engine, err);
+    if (code) {
+        return code;
     }
     uint64_t sent = trp_comm_bytes_sent(engine->comm);
     int64_t counted = 0, total = 0;
     trp_step_stats stats = {0};
-    trp_code code = check_micro(engine, micro, count, &counted, err);
+    code = check_micro(engine, micro, count, &counted, err);
     code = agree_on_tokens(engine, code, counted, &total, err);
     if (code) {
         return code;
     }
     code = run_step(engine, micro, count, total, &stats, err);
     if (code) {
-        return break_engine(engine, code, err);
+        (void)trpi_context(err, code, "step %llu", (unsigned long long)engine->steps + 1);
+        return trpi_engine_break(engine, code, err);
     }
     engine->steps++;
     stats.step = engine->steps;
@@ -381,12 +390,13 @@ trp_code trp_zero_evaluate(trp_zero *engine, const trp_batch *batch, double *ret
                            trp_error *err) {
     trp_error ignored;
     err = err ? err : &ignored;
-    if (engine->broken.code) {
-        return refuse_broken(engine, err);
-    }
     int64_t counted = 0, total = 0;
     double loss, squares;
-    trp_code code = check_batch(engine, batch, &counted, err);
+    trp_code code = trpi_engine_usable(engine, err);
+    if (code) {
+        return code;
+    }
+    code = check_batch(engine, batch, &counted, err);
     if (!code) {
         code = trpi_activations_shape(&engine->act, batch->rows, batch->columns, err);
     }
@@ -399,7 +409,8 @@ trp_code trp_zero_evaluate(trp_zero *engine, const trp_batch *batch, double *ret
         code = measure(engine, 1, false, &loss, &squares, err);
     }
     if (code) {
-        return break_engine(engine, code, err);
+        (void)trpi_context(err, code, "evaluation");
+        return trpi_engine_break(engine, code, err);
     }
     *ret_loss = loss / (double)total;
     return TRP_OK;
