@@ -1,0 +1,312 @@
+/* command_test.c: the troupe command as a user types it. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+#include "core/sys/process.h"
+#include "tests/lib/actors.h"
+#include "tests/lib/cluster.h"
+
+enum { TIMEOUT_MS = 60000, WORDS_MAX = 16 };
+
+static test_cluster cluster;
+static trp_runtime *rt;
+static trp_buf output;
+
+/* Runs `troupe LINE`, words separated by single spaces; the output stays until the next. */
+static int troupe(const char *line) {
+    char text[512];
+    const char *argv[WORDS_MAX] = {getenv("TROUPE_BIN")};
+    size_t count = 1;
+    char *rest = text, *word;
+    snprintf(text, sizeof text, "%s", line);
+    while ((word = strsep(&rest, " ")) != NULL && count + 1 < WORDS_MAX) {
+        argv[count++] = word;
+    }
+    trp_buf_clear(&output);
+    int code = test_run(argv, &output, TIMEOUT_MS);
+    assert_int_equal(trp_buf_append(&output, "", 0), TRP_OK); /* data is there, and ends with NUL */
+    return code;
+}
+
+static const char *text_of(const trp_buf *buf) {
+    return buf->data != NULL ? (const char *)buf->data : "";
+}
+
+static void says(const char *part) {
+    if (strstr(text_of(&output), part) == NULL) {
+        fail_msg("\"%s\" does not say \"%s\"", text_of(&output), part);
+    }
+}
+
+/* Parsed output of a command; the caller drops it. */
+static json_t *json_of(const char *line) {
+    assert_int_equal(troupe(line), 0);
+    json_t *json = json_loads(text_of(&output), 0, NULL);
+    if (json == NULL) {
+        fail_msg("not JSON: %s", text_of(&output));
+    }
+    return json;
+}
+
+/* ---- Usage ---- */
+
+static void wrong_usage_is_one_line_with_the_nearest_word(void **state) {
+    static const char *const wrong[][2] = {
+        {"strat", "did you mean start?"},
+        {"start --hed", "did you mean --head?"},
+        {"start", "--head"},
+        {"start --head --address 1.2.3.4:5", "--head"},
+        {"start --head --port x", "--port"},
+        {"start --head --num-cpus -1", "--num-cpus"},
+        {"start --head --memory lots", "--memory"},
+        {"start --head --resources disk", "NAME=AMOUNT"},
+        {"start --head --resources gpu=1", "--num-gpus"},
+        {"start --head --labels zone", "KEY=VALUE"},
+        {"list", "missing"},
+        {"list actor", "did you mean actors"},
+        {"list actors --format xml", "json"},
+        {"logs a1 --stream both", "--stream"},
+        {"kill", "missing"},
+        {"kill a1 a2", "what is"},
+        {"status --address", "needs a value"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        int code = troupe(wrong[i][0]);
+        if (code != 2) {
+            fail_msg("troupe %s: exit code %d", wrong[i][0], code);
+        }
+        says(wrong[i][1]);
+        assert_ptr_equal(strchr(text_of(&output), '\n'), text_of(&output) + output.size - 1);
+    }
+}
+
+static void each_command_has_help_with_its_exit_codes(void **state) {
+    static const char *const commands[] = {"start", "status", "list",  "logs",   "kill",
+                                           "stop",  "config", "bench", "version"};
+    char line[64];
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        snprintf(line, sizeof line, "%s --help", commands[i]);
+        assert_int_equal(troupe(line), 0);
+        says(commands[i]);
+        says("exit codes");
+    }
+    assert_int_equal(troupe("help"), 0);
+    says("start");
+    assert_int_equal(troupe("--version"), 0);
+    says(trp_version());
+}
+
+static void config_tells_value_and_origin(void **state) {
+    setenv("TROUPE_WARM_IDLE_MS", "1234", 1);
+    json_t *rows = json_of("config --format json"), *row;
+    size_t i, seen = 0;
+    json_array_foreach(rows, i, row) {
+        const char *name = json_string_value(json_object_get(row, "name"));
+        const char *origin = json_string_value(json_object_get(row, "origin"));
+        if (strcmp(name, "TROUPE_WARM_IDLE_MS") == 0) {
+            assert_int_equal(json_integer_value(json_object_get(row, "value")), 1234);
+            assert_string_equal(origin, "environment");
+            seen++;
+        } else if (strcmp(name, "TROUPE_PORT") == 0) {
+            assert_string_equal(origin, "default");
+            seen++;
+        }
+    }
+    json_decref(rows);
+    unsetenv("TROUPE_WARM_IDLE_MS");
+    assert_int_equal(seen, 2);
+    setenv("TROUPE_PORT", "nonsense", 1);
+    assert_int_equal(troupe("config"), 2);
+    says("TROUPE_PORT");
+    unsetenv("TROUPE_PORT");
+}
+
+/* ---- A cluster ---- */
+
+static void status_shows_the_cluster(void **state) {
+    assert_int_equal(troupe("status"), 0);
+    says(cluster.address);
+    says("1 alive");
+    says("disk");
+    json_t *status = json_of("status --format json");
+    assert_string_equal(json_string_value(json_object_get(status, "address")), cluster.address);
+    json_decref(status);
+}
+
+static void list_shows_rows(void **state) {
+    trp_spawn_options options = {.name = "listed", .cpus = 0.5, .detached = true};
+    trp_actor actor = test_spawn(rt, &options, NULL);
+    char line[64];
+    TEST_OK(trp_actor_wait_alive(rt, actor, 30000, err));
+    assert_int_equal(troupe("list nodes"), 0);
+    says("n1");
+    assert_int_equal(troupe("list actors"), 0);
+    says("listed");
+    says("subject");
+    snprintf(line, sizeof line, "a%llu", (unsigned long long)actor.id);
+    says(line);
+    json_t *rows = json_of("list actors --format json");
+    assert_true(json_array_size(rows) >= 1);
+    json_decref(rows);
+    assert_int_equal(troupe("list jobs"), 0);
+    says("command_test");
+    assert_int_equal(troupe("list groups"), 0);
+    says("GROUP");
+    assert_int_equal(troupe("list runs"), 0);
+    TEST_OK(trp_kill(rt, actor, false, err));
+}
+
+static bool logs_are_there(void *arg) {
+    return troupe(arg) == 0 && strstr(text_of(&output), "words to keep") != NULL;
+}
+
+static void logs_print_what_an_actor_wrote(void **state) {
+    trp_actor actor = test_spawn(rt, &(trp_spawn_options){.name = "writer"}, NULL);
+    char line[64];
+    test_ask(rt, actor, "print", "words to keep", NULL, NULL);
+    assert_true(test_until(logs_are_there, (void *)"logs writer", 30000));
+    snprintf(line, sizeof line, "logs %llu --stream err --tail 1KiB", (unsigned long long)actor.id);
+    assert_true(test_until(logs_are_there, line, 30000));
+    TEST_OK(trp_kill(rt, actor, false, err));
+    assert_int_equal(troupe("logs a999999"), 1);
+    says("troupe logs: ");
+}
+
+static void kill_ends_an_actor_by_name_or_id(void **state) {
+    trp_actor first = test_spawn(rt, &(trp_spawn_options){.name = "victim"}, NULL);
+    trp_actor second = test_spawn(rt, &(trp_spawn_options){.restarts_max = 1}, NULL);
+    char line[64];
+    TEST_OK(trp_actor_wait_alive(rt, first, 30000, err));
+    TEST_OK(trp_actor_wait_alive(rt, second, 30000, err));
+    TEST_OK(trp_monitor(rt, first, err));
+    TEST_OK(trp_monitor(rt, second, err));
+    assert_int_equal(troupe("kill victim"), 0);
+    assert_int_equal(test_wait_death(rt, first).cause, TRP_CAUSE_KILLED);
+    snprintf(line, sizeof line, "kill a%llu --may-restart", (unsigned long long)second.id);
+    assert_int_equal(troupe(line), 0);
+    assert_false(test_wait_death(rt, second).final);
+    snprintf(line, sizeof line, "kill %llu", (unsigned long long)second.id);
+    assert_int_equal(troupe(line), 0);
+    assert_true(test_wait_death(rt, second).final);
+    assert_int_equal(troupe("kill victim"), 1);
+    says("no living actor");
+}
+
+static void no_head_is_a_failure_that_names_the_address(void **state) {
+    setenv("TROUPE_CONNECT_TIMEOUT_MS", "200", 1);
+    assert_int_equal(troupe("status --address 127.0.0.1:1"), 1);
+    says("127.0.0.1:1");
+    unsetenv("TROUPE_CONNECT_TIMEOUT_MS");
+    assert_int_equal(troupe("start --address 127.0.0.1:1"), 1);
+}
+
+static int set_up(void **state) {
+    setenv("TROUPE_START_TIMEOUT_MS", "3000", 1);
+    test_cluster_start(&cluster, &(test_node){.cpus = 4, .resources = "disk=2.5"}, 1);
+    rt = test_connect(&cluster, test_types);
+    return 0;
+}
+
+static int tear_down(void **state) {
+    trp_shutdown(&rt);
+    test_cluster_stop(&cluster);
+    trp_buf_release(&output);
+    return 0;
+}
+
+/* ---- Starting and stopping, without the shared cluster ---- */
+
+static void stop_says_so_when_nothing_runs(void **state) {
+    char root[] = "/tmp/trp-test-XXXXXX";
+    assert_non_null(mkdtemp(root));
+    setenv("TROUPE_SESSION_ROOT", root, 1);
+    unsetenv("TROUPE_ADDRESS");
+    assert_int_equal(troupe("stop"), 0);
+    says("no cluster");
+    assert_int_equal(troupe("stop --cluster abcdef"), 0);
+    says("abcdef");
+    assert_int_equal(rmdir(root), 0);
+}
+
+static void word_behind(const char *title, char *out, size_t size) {
+    const char *at = strstr(text_of(&output), title);
+    assert_non_null(at);
+    at += strlen(title);
+    at += strspn(at, " ");
+    snprintf(out, size, "%.*s", (int)strcspn(at, " ,\n"), at);
+}
+
+static void stop_takes_the_cluster_that_is_named_and_no_other(void **state) {
+    char root[] = "/tmp/trp-test-XXXXXX", first[64], second[64], line[128];
+    assert_non_null(mkdtemp(root));
+    setenv("TROUPE_SESSION_ROOT", root, 1);
+    unsetenv("TROUPE_ADDRESS");
+    assert_int_equal(troupe("start --head --port 0 --num-cpus 1 --num-gpus 0"), 0);
+    word_behind("cluster ", first, sizeof first);
+    says("troupe stop");
+    assert_int_equal(troupe("start --head --port 0 --num-cpus 1 --num-gpus 0"), 0);
+    word_behind("cluster ", second, sizeof second);
+    assert_string_not_equal(first, second);
+    assert_int_equal(troupe("status"), 1); /* which one? */
+    says("several clusters");
+    snprintf(line, sizeof line, "stop --cluster %.8s", first);
+    assert_int_equal(troupe(line), 0);
+    assert_non_null(strstr(text_of(&output), "stopped head"));
+    assert_null(strstr(text_of(&output), second));
+    assert_int_equal(troupe("status"), 0);
+    says(second);
+    assert_int_equal(troupe("stop"), 0);
+    says("stopped head");
+    says("stopped node");
+    assert_int_equal(rmdir(root), 0); /* nothing is left, logs neither */
+}
+
+static void stop_ends_daemons_that_do_not_listen(void **state) {
+    char root[] = "/tmp/trp-test-XXXXXX", text[64];
+    assert_non_null(mkdtemp(root));
+    setenv("TROUPE_SESSION_ROOT", root, 1);
+    unsetenv("TROUPE_ADDRESS");
+    setenv("TROUPE_STOP_TIMEOUT_MS", "300", 1);
+    assert_int_equal(troupe("start --head --port 0 --num-cpus 1 --num-gpus 0"), 0);
+    const char *at = strstr(text_of(&output), "pid ");
+    assert_non_null(at);
+    snprintf(text, sizeof text, "%s", at + 4);
+    pid_t head = (pid_t)strtol(text, NULL, 10);
+    assert_int_equal(kill(head, SIGSTOP), 0);
+    assert_int_equal(troupe("stop"), 0);
+    says("killed");
+    assert_int_equal(trpi_process_start_time(head), 0); /* gone, or waits to be reaped */
+    unsetenv("TROUPE_STOP_TIMEOUT_MS");
+    assert_int_equal(rmdir(root), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(wrong_usage_is_one_line_with_the_nearest_word),
+        cmocka_unit_test(each_command_has_help_with_its_exit_codes),
+        cmocka_unit_test(config_tells_value_and_origin),
+        cmocka_unit_test(status_shows_the_cluster),
+        cmocka_unit_test(list_shows_rows),
+        cmocka_unit_test(logs_print_what_an_actor_wrote),
+        cmocka_unit_test(kill_ends_an_actor_by_name_or_id),
+        cmocka_unit_test(no_head_is_a_failure_that_names_the_address),
+    };
+    const struct CMUnitTest alone[] = {
+        cmocka_unit_test(stop_says_so_when_nothing_runs),
+        cmocka_unit_test(stop_takes_the_cluster_that_is_named_and_no_other),
+        cmocka_unit_test(stop_ends_daemons_that_do_not_listen),
+    };
+    test_serve_if_worker(test_types);
+    int failed = cmocka_run_group_tests_name("command", tests, set_up, tear_down);
+    failed += cmocka_run_group_tests_name("command, alone", alone, NULL, NULL);
+    trp_buf_release(&output);
+    return failed;
+}
