@@ -77,6 +77,7 @@ static trp_code say_hello(trpi_node *node, trp_error *err) {
     hello->labels_count = list_labels(node->options, labels, TRPI_COUNTOF(labels));
     list_holdings(node, hello);
     hello->seq = trpi_now_ns();
+    hello->join = node->join_ns;
     trpi_node_say(node, &msg);
     free(hello->holdings);
     return TRP_OK;
@@ -99,6 +100,7 @@ static trp_code connect_head(trpi_node *node, trp_error *err) {
 void trpi_node_join(trpi_node *node) {
     trp_error err = {0};
     node->phase = TRPI_NODE_JOINING;
+    node->join_ns = trpi_now_ns(); /* what was said on earlier connections is void: see NODE_HELLO */
     trp_code code = connect_head(node, &err);
     if (code == TRP_OK) {
         code = say_hello(node, &err);

@@ -160,6 +160,7 @@ typedef struct trpi_node {
     uint64_t id, incarnation, heartbeat_ms, timeout_ms;
     char cluster[64];
     uint64_t join_until_ns;
+    uint64_t join_ns; /* when this connection was made: names it for the head */
     trpi_heartbeat *heartbeat;
     bool resyncing;                /* has told a head that was silent what runs here */
     trpi_said said[TRPI_SAID_MAX]; /* the last EXITED messages, a ring */

@@ -76,9 +76,9 @@ static bool holds(const trpi_msg_node_hello *msg, const trpi_actor_rec *actor) {
     return false;
 }
 
-/* The node told that these run, and does not hold them any more: their EXITED was lost with a
- * connection. One that is still starting may have been asked for after the node wrote its list; its
- * own deadline takes care of it. */
+/* Of those that the node told to run and does not hold, EXITED was lost with a connection. One that
+ * is to start may just not have arrived when the node wrote its list; if it was lost, its own
+ * deadline will tell. */
 static void bury_missing(trpi_cluster *c, trpi_node_rec *node, const trpi_msg_node_hello *msg) {
     trpi_actor_rec *actor;
     uint64_t id = 0;
@@ -97,7 +97,7 @@ static void bury_missing(trpi_cluster *c, trpi_node_rec *node, const trpi_msg_no
     }
 }
 
-/* A living daemon says hello again: it lost its connection, or did not see the welcome. */
+/* A living daemon says hello again on its connection: it has not heard of the head for a while. */
 static void greet_again(trpi_cluster *c, trpi_node_rec *node, uint64_t peer,
                         const trpi_msg_node_hello *msg) {
     trpi_table_remove(&c->node_peers, node->peer);
@@ -146,6 +146,7 @@ static void register_node(trpi_cluster *c, uint64_t peer, const trpi_msg_node_he
     node->pid = msg->pid;
     node->peer = peer;
     node->hello_seq = msg->seq;
+    node->join = msg->join;
     node->living = true;
     node->since_ns = c->now_ns;
     node->incarnation = trpi_membership_join(&c->node_members, node->id, c->now_ns);
@@ -205,9 +206,18 @@ void trpi_node_hello(trpi_cluster *c, uint64_t peer, const trpi_msg_node_hello *
     trpi_node_rec *known = trpi_index_get(&c->uuids, trp_bytes_of(msg->uuid));
     if (known && msg->seq < known->hello_seq) {
         c->stale++;
-    } else if (known && known->living) {
+        return;
+    }
+    if (known && known->living && msg->join == known->join) {
         greet_again(c, known, peer, msg);
-    } else if (check_hello(c, msg, &has, &error) == TRP_OK) {
+        return;
+    }
+    if (known && known->living) {
+        trpi_node_dead(c, known, false,
+                       "unexpected: it did not hear of the head for too long, has ended "
+                       "everything and begins anew");
+    }
+    if (check_hello(c, msg, &has, &error) == TRP_OK) {
         register_node(c, peer, msg, &has);
     } else {
         trpi_post_done(c, peer, 0, &error);

@@ -50,8 +50,8 @@ typedef struct trpi_askers {
 } trpi_askers;
 
 typedef struct trpi_node_rec {
-    uint64_t id, peer; /* peer 0 = dead */
-    uint64_t incarnation, hello_seq;
+    uint64_t id, peer;                     /* peer 0 = dead */
+    uint64_t incarnation, hello_seq, join; /* of its last hello */
     bool living, expected;
     char *uuid, *name, *host, *host_id, *reason;
     int64_t pid;

@@ -14,6 +14,14 @@ static uint64_t new_request(sim_client *client) {
     return ++client->request;
 }
 
+/* The answer waits until processes are gone. */
+#define WAIT ((uint64_t)1 << 40)
+
+static uint64_t new_wait(sim_client *client) {
+    client->open_waits++;
+    return ++client->request | WAIT;
+}
+
 /* ---- Beginning ---- */
 
 static void beat(sim_world *w, sim_event *event) {
@@ -98,7 +106,7 @@ static uint64_t some_actor(sim_world *w) {
 
 static void wish_kill(sim_world *w, int index) {
     trpi_msg msg = {.type = TRPI_MSG_KILL,
-                    .kill = {new_request(&w->clients[index]), some_actor(w), sim_chance(w, 40)}};
+                    .kill = {new_wait(&w->clients[index]), some_actor(w), sim_chance(w, 40)}};
     say(w, index, &msg);
 }
 
@@ -124,7 +132,7 @@ static void wish_group(sim_world *w, int index) {
 static void wish_no_group(sim_world *w, int index) {
     sim_client *client = &w->clients[index];
     uint64_t group = client->group_count ? client->groups[sim_draw(w, client->group_count)] : 1;
-    trpi_msg msg = {.type = TRPI_MSG_GROUP_REMOVE, .group_remove = {new_request(client), group}};
+    trpi_msg msg = {.type = TRPI_MSG_GROUP_REMOVE, .group_remove = {new_wait(client), group}};
     say(w, index, &msg);
 }
 
@@ -169,12 +177,13 @@ static void wish(sim_world *w, sim_event *event) {
 
 static void answered(sim_world *w, int index, uint64_t request) {
     sim_client *client = &w->clients[index];
-    if (request == 0 || request > client->request || client->open_requests == 0) {
+    uint64_t *open = request & WAIT ? &client->open_waits : &client->open_requests;
+    if (request == 0 || (request & ~WAIT) > client->request || *open == 0) {
         sim_fail(w, "client %d hears an answer to request %" PRIu64 " that it did not make", index,
-                 request);
+                 request & ~WAIT);
         return;
     }
-    client->open_requests--;
+    --*open;
 }
 
 /* The first to hear of an actor watches it. */
@@ -247,7 +256,6 @@ static void group_told(sim_world *w, int index, const trpi_msg_group_state *stat
 
 /* The head does not know us any more: we were silent, or our actor has ended. The process ends. */
 static void disowned(sim_world *w, int index) {
-    w->clients[index].refused = true;
     sim_client_end(w, index);
 }
 
@@ -258,7 +266,11 @@ static void done(sim_world *w, int index, const trpi_msg_done *msg) {
         return;
     }
     answered(w, index, msg->request);
-    if (client->saying_bye && client->open_requests == 0) {
+    if (msg->request == client->bye) {
+        if (client->open_requests) {
+            sim_fail(w, "client %d has no answer to %" PRIu64 " requests", index,
+                     client->open_requests);
+        }
         sim_client_end(w, index);
     }
 }
@@ -325,8 +337,8 @@ void sim_client_fault(sim_world *w, int index) {
 static void say_bye(sim_world *w, sim_event *event) {
     sim_client *client = &w->clients[event->index];
     if (client->running && client->welcomed) {
-        client->saying_bye = true;
-        trpi_msg msg = {.type = TRPI_MSG_CLIENT_BYE, .client_bye = {new_request(client)}};
+        client->bye = new_request(client);
+        trpi_msg msg = {.type = TRPI_MSG_CLIENT_BYE, .client_bye = {client->bye}};
         say(w, event->index, &msg);
     } else if (client->running) {
         sim_client_end(w, event->index);
@@ -340,7 +352,7 @@ static void sweep(sim_world *w, sim_event *event) {
     sim_client *client = &w->clients[event->index];
     while (client->welcomed && trpi_cluster_next_actor(w->cluster, &id, &actor)) {
         if (actor.detached && actor.phase != TRP_ACTOR_DEAD) {
-            trpi_msg msg = {.type = TRPI_MSG_KILL, .kill = {new_request(client), id, false}};
+            trpi_msg msg = {.type = TRPI_MSG_KILL, .kill = {new_wait(client), id, false}};
             say(w, event->index, &msg);
         }
     }

@@ -20,6 +20,8 @@ static sim_event *after_in_life(sim_world *w, int index, uint64_t ms, sim_run ru
     return event;
 }
 
+static void say_exited(sim_world *w, sim_node *node, uint64_t actor, trpi_death death);
+
 /* ---- Registration ---- */
 
 static void say_hello(sim_world *w, sim_node *node) {
@@ -38,7 +40,8 @@ static void say_hello(sim_world *w, sim_node *node) {
                                    .devices = devices,
                                    .devices_count = SIM_GPUS,
                                    .holdings = holdings,
-                                   .seq = ++node->hellos}};
+                                   .seq = ++node->hellos,
+                                   .join = node->joins}};
     for (int i = 0; i < SIM_WORKERS; i++) {
         const sim_worker *worker = &node->workers[i];
         if (worker->used) {
@@ -56,6 +59,14 @@ static void drop_worker(sim_world *w, sim_worker *worker) {
     *worker = (sim_worker){.client = -1};
 }
 
+/* On a connection of its own. */
+static void join(sim_world *w, int index) {
+    sim_node *node = &w->nodes[index];
+    node->joins++;
+    node->peer = sim_peer_new(w, SIM_NODE, index, node->life);
+    say_hello(w, node);
+}
+
 /* The lease is out, or the head has given this node up: everything here ends, nothing is said of
  * it. */
 static void clear(sim_world *w, int index) {
@@ -66,8 +77,15 @@ static void clear(sim_world *w, int index) {
         }
     }
     node->registered = node->broken = false;
-    node->peer = sim_peer_new(w, SIM_NODE, index, node->life);
-    say_hello(w, node);
+    node->said_count = 0;
+    join(w, index);
+}
+
+static void say_again(sim_world *w, sim_node *node) {
+    while (!node->broken && node->said_count) {
+        node->said_count--;
+        say_exited(w, node, node->said_actors[node->said_count], node->said[node->said_count]);
+    }
 }
 
 static void beat(sim_world *w, sim_event *event) {
@@ -78,8 +96,12 @@ static void beat(sim_world *w, sim_event *event) {
     uint64_t silent_ns = w->now_ns - node->ack_ns;
     if (node->registered && silent_ns > w->rules.node_timeout_ms * SIM_MS) {
         clear(w, event->index);
-    } else if (!node->registered || node->broken) {
+    } else if (!node->registered) {
         node->broken = node->broken && w->now_ns < node->away_until_ns;
+        join(w, event->index);
+    } else if (node->broken) {
+        node->broken = node->broken && w->now_ns < node->away_until_ns;
+        say_again(w, node);
         say_hello(w,
                   node); /* of the old life still, with what it holds, when the connection broke */
     }
@@ -99,7 +121,6 @@ void sim_node_boot(sim_world *w, int index) {
     for (int i = 0; i < SIM_WORKERS; i++) {
         node->workers[i].client = -1;
     }
-    node->peer = sim_peer_new(w, SIM_NODE, index, node->life);
     node->beat_peer = sim_peer_new(w, SIM_BEAT, index, node->life);
     node->ack_ns = w->now_ns;
     after_in_life(w, index, 0, beat);
@@ -107,7 +128,12 @@ void sim_node_boot(sim_world *w, int index) {
 
 /* ---- Ends of workers ---- */
 
-static void say_exited(sim_world *w, const sim_node *node, uint64_t actor, trpi_death death) {
+/* A connection that is broken loses it; so the node keeps it, to be told again before its hello. */
+static void say_exited(sim_world *w, sim_node *node, uint64_t actor, trpi_death death) {
+    if (node->broken && node->said_count < TRPI_COUNTOF(node->said)) {
+        node->said[node->said_count] = death;
+        node->said_actors[node->said_count++] = actor;
+    }
     death.message = "as simulated";
     death.stderr_tail = "last words";
     trpi_msg msg = {.type = TRPI_MSG_EXITED, .exited = {actor, &death, 1}};
@@ -269,8 +295,10 @@ static void start(sim_world *w, int index, const trpi_msg_start *msg) {
     for (size_t i = 0; i < msg->devices_count && i < SIM_GPUS; i++) {
         TRPI_SET(worker->devices[i], msg->devices[i].value);
     }
-    check_load(w, node);
-    check_alone(w, node, msg->actor);
+    if (sim_head_trusts(w, node)) { /* else this START is from before it was given up */
+        check_load(w, node);
+        check_alone(w, node, msg->actor);
+    }
     after_in_worker(w, index, slot, sim_draw(w, 200), starts);
 }
 
@@ -288,7 +316,12 @@ static void end(sim_world *w, int index, const trpi_msg_end *msg) {
 
 /* ---- The head's word ---- */
 
-static void welcome(sim_world *w, sim_node *node, const trpi_msg_node_welcome *msg) {
+static void welcome(sim_world *w, int index, const trpi_msg_node_welcome *msg) {
+    sim_node *node = &w->nodes[index];
+    if (node->registered && node->incarnation != msg->incarnation) {
+        clear(w, index); /* it was given up: what runs here is nobody's any more */
+        return;
+    }
     node->registered = true;
     node->id = msg->node;
     node->incarnation = msg->incarnation;
@@ -299,7 +332,7 @@ void sim_node_hears(sim_world *w, int index, const trpi_msg *msg) {
     sim_node *node = &w->nodes[index];
     switch (msg->type) {
     case TRPI_MSG_NODE_WELCOME:
-        welcome(w, node, &msg->node_welcome);
+        welcome(w, index, &msg->node_welcome);
         break;
     case TRPI_MSG_HEARTBEAT_ACK:
         if (msg->heartbeat_ack.known) {

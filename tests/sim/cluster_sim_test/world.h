@@ -38,16 +38,20 @@ typedef struct sim_worker {
 
 typedef struct sim_node {
     bool running, registered, broken; /* broken: its connection loses what is said */
-    uint64_t life, id, incarnation, peer, beat_peer, ack_ns, seq, hellos;
+    uint64_t life, id, incarnation, peer, beat_peer, ack_ns, seq, hellos, joins;
     uint64_t away_until_ns; /* partition */
     int64_t cpus;
     char uuid[24];
+    trpi_death said[32]; /* into a broken connection */
+    uint64_t said_actors[32];
+    size_t said_count;
     sim_worker workers[SIM_WORKERS];
 } sim_node;
 
 typedef struct sim_client {
-    bool running, welcomed, is_worker, refused, saying_bye;
-    uint64_t id, peer, request, open_requests;
+    bool running, welcomed, is_worker;
+    uint64_t id, peer, request, open_requests, bye;
+    uint64_t open_waits;         /* for a process to be gone: not answered after a goodbye */
     uint64_t actor, incarnation; /* of a worker */
     uint64_t away_until_ns;
     uint64_t groups[8], group_count;
