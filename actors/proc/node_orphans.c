@@ -14,9 +14,8 @@
 #include "core/net/clock.h"
 #include "core/sys/process.h"
 
-#define SWEEP_AFTER_MS                                                                             \
-    20 /* once for many deaths: the list of children is as long as all workers                     \
-        */
+/* Once for many deaths: the list of children is as long as all workers. */
+#define SWEEP_AFTER_MS 20
 
 /* The daemon's children, zombies too; free with free(). None where the kernel does not tell. */
 static pid_t *list_children(size_t *ret_count) {
