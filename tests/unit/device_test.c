@@ -215,6 +215,11 @@ static void lengths_of_attention_are_checked(void **state) {
                                .lengths = lengths};
     expect_failure(trp_op_attention(device, &args, &error), TRP_EINVALID, &error,
                    "lengths[1] is 0, must be 1 to 3");
+    args.time = args.heads = args.head_size = INT32_MAX;
+    expect_failure(trp_op_attention(device, &args, &error), TRP_EINVALID, &error,
+                   "more elements than can be counted");
+    args.time = 3;
+    args.heads = args.head_size = 1;
     lengths[1] = 4;
     expect_failure(trp_op_attention(device, &args, &error), TRP_EINVALID, &error,
                    "lengths[1] is 4");

@@ -22,11 +22,16 @@ struct pointer {
 #define POINTERS(...) check_pointers((struct pointer[]){__VA_ARGS__, {NULL, NULL}}, err)
 #define FLAT(...) check_flat(args->count, (struct pointer[]){__VA_ARGS__, {NULL, NULL}}, err)
 
+/* Each size fits in 31 bits, and all of them together in what an index can count. */
 static trp_code check_sizes(const struct size *sizes, trp_error *err) {
+    int64_t elements = 4; /* bytes of the widest element; INT64_MAX / 4 leaves room for q, k, v */
     for (; sizes->name; sizes++) {
         if (sizes->value < 1 || sizes->value > INT32_MAX) {
             return trpi_fail(err, TRP_EINVALID, "%s is %" PRId64 ", must be 1 to %d", sizes->name,
                              sizes->value, INT32_MAX);
+        }
+        if (__builtin_mul_overflow(elements, sizes->value, &elements) || elements > INT64_MAX / 4) {
+            return trpi_fail(err, TRP_EINVALID, "the shape has more elements than can be counted");
         }
     }
     return TRP_OK;
