@@ -47,7 +47,8 @@ const trp_zero_settings *trp_zero_config_settings(const trp_zero_config *config)
  * each default that may surprise. For the caller to log; borrowed from the configuration. */
 size_t trp_zero_config_notes(const trp_zero_config *config, const char *const **ret_notes);
 
-/* Makes the engine and, from `seed`, the initial weights (the same for every world size and stage).
+/* Makes the engine. Its weights come from trp_zero_load(), or else from `seed` when they are first
+ * needed (the same for every world size and stage).
  * Borrows device, comm and config (they outlive it). Takes *model and sets it to NULL, on success
  * only. Collective. */
 TRP_CHECKED trp_code trp_zero_new(trp_model **model, trp_device *device, trp_comm *comm,

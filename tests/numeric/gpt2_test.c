@@ -105,7 +105,10 @@ static trp_code check_all_gradients(test_rank *self, trp_error *err) {
     trp_batch batch = {
         .tokens = t.tokens, .targets = t.targets, .rows = ROWS, .columns = TOY_COLUMNS};
     trp_zero *e = t.engine;
-    code = trpi_update_clear(e, err);
+    code = trpi_weights_masters(e, err);
+    if (!code) {
+        code = trpi_update_clear(e, err);
+    }
     if (!code) {
         code = trpi_activations_shape(&e->act, ROWS, TOY_COLUMNS, err);
     }
@@ -192,7 +195,8 @@ static trp_code train_golden(test_rank *self, trp_error *err) {
     if (code) {
         return code;
     }
-    for (int i = 0; g->first_weights && i < 5; i++) {
+    code = trpi_weights_masters(t.engine, err);
+    for (int i = 0; !code && g->first_weights && i < 5; i++) {
         float weight = trpi_memory_masters(&t.engine->memory, 0)[i];
         if (fabsf(weight - g->first_weights[i]) > 1e-8f) {
             code = trpi_fail(err, TRP_EINTERNAL, "weight %d is %.9g", i, (double)weight);

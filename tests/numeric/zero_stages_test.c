@@ -172,19 +172,20 @@ static void z19_the_bucket_size_changes_no_bit_on_two_ranks(void **state) {
 }
 
 /* Per rank and step, in elements: stages 0 to 2 move 2 P (N-1)/N, stage 3 gathers the parameters
- * for forward and backward. The embedding's backward needs none, so positions travel once. */
+ * for forward and backward. The embedding's backward needs none, so positions travel once.
+ * The first step also shares the initial weights, so the second is looked at. */
 static void a_step_sends_what_zero_promises(void **state) {
-    run r = do_run(2, (run){.stage = 0, .steps = 1, .micro = 1, .accumulation = 1});
+    run r = do_run(2, (run){.stage = 0, .steps = 2, .micro = 1, .accumulation = 1});
     uint64_t all = (uint64_t)r.padded * sizeof(float) / 2, votes = 2 * sizeof(trpi_vote);
     assert_int_equal(r.bytes_sent, 2 * all + votes);
-    r = do_run(2, (run){.stage = 1, .steps = 1, .micro = 1, .accumulation = 1});
+    r = do_run(2, (run){.stage = 1, .steps = 2, .micro = 1, .accumulation = 1});
     assert_int_equal(r.bytes_sent, 2 * all + votes);
-    r = do_run(2, (run){.stage = 2, .steps = 1, .micro = 1, .accumulation = 1});
+    r = do_run(2, (run){.stage = 2, .steps = 2, .micro = 1, .accumulation = 1});
     assert_int_equal(r.bytes_sent, 2 * all + votes);
-    r = do_run(2, (run){.stage = 3, .steps = 1, .micro = 1, .accumulation = 1});
+    r = do_run(2, (run){.stage = 3, .steps = 2, .micro = 1, .accumulation = 1});
     assert_true(r.bytes_sent > 2 * all + votes);
     assert_true(r.bytes_sent <= 3 * all + votes);
-    r = do_run(2, (run){.stage = 1, .bf16 = true, .steps = 1, .micro = 1, .accumulation = 1});
+    r = do_run(2, (run){.stage = 1, .bf16 = true, .steps = 2, .micro = 1, .accumulation = 1});
     assert_int_equal(r.bytes_sent, all + all / 2 + votes);
 }
 

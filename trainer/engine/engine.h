@@ -26,6 +26,11 @@ struct trp_zero {
     const void **params; /* pointers handed to a unit, one per parameter */
     float **grads;
 
+    /* Initial weights are made when something asks for them, so that an engine which is loaded from
+     * a checkpoint never makes them: on a large model that is most of a restart. */
+    bool has_masters; /* on this rank */
+    bool has_params;  /* made from the masters, on all ranks */
+
     uint64_t steps;   /* done, with the skipped ones */
     uint64_t updates; /* Adam's t and the schedule's position: without them */
     uint64_t skipped;
@@ -47,6 +52,15 @@ TRP_CHECKED trp_code trpi_engine_usable(const trp_zero *engine, trp_error *err);
 /* Ranks may be in different places now: the engine refuses to go on with *err, and the communicator
  * is aborted so that no rank waits for this one. Returns code. */
 trp_code trpi_engine_break(trp_zero *engine, trp_code code, const trp_error *err);
+
+/* ---- weights.c ---- */
+
+/* Makes the initial masters unless they, or a checkpoint's, are there. */
+TRP_CHECKED trp_code trpi_weights_masters(trp_zero *engine, trp_error *err);
+
+/* Makes the parameters from the masters unless they are there. Collective: all ranks of an engine
+ * have stepped and loaded alike. */
+TRP_CHECKED trp_code trpi_weights_params(trp_zero *engine, trp_error *err);
 
 /* ---- micro.c ---- */
 

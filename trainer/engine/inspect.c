@@ -48,8 +48,10 @@ static int64_t largest_bucket(const trpi_layout *layout) {
 static trp_code make_room(trp_zero *engine, bool ready, int64_t elements, float **ret_room,
                           trp_error *err) {
     float *room = ready ? malloc((size_t)elements * sizeof *room) : NULL;
-    trpi_vote vote = {.status = room ? TRP_OK : trpi_fail(err, TRP_ENOMEM, "a bucket's weights")};
-    trp_code code = trpi_ballot_agree(&engine->ballot, vote, err);
+    trp_code code =
+        room ? trpi_weights_masters(engine, err) : trpi_fail(err, TRP_ENOMEM, "a bucket's weights");
+    trpi_vote vote = {.status = code};
+    code = trpi_ballot_agree(&engine->ballot, vote, err);
     if (code) {
         free(room);
         return code;

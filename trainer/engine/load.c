@@ -210,7 +210,9 @@ trp_code trp_zero_load(trp_zero *engine, const char *dir, trp_zero_position *ret
     if (code) { /* some of the state is the checkpoint's, some is not; all ranks know it */
         engine->broken = *err;
     } else {
-        code = trpi_update_publish(engine, err);
+        engine->has_masters = true;
+        engine->has_params = false;
+        code = trpi_weights_params(engine, err);
         if (code) {
             (void)trpi_engine_break(engine, code, err);
         }

@@ -157,6 +157,9 @@ trp_code trp_zero_save(trp_zero *engine, const char *dir, const trp_zero_positio
     const trp_zero_position start = {0};
     trpi_format(name, sizeof name, TRPI_SHARD_NAME, engine->rank, engine->world);
     trp_code code = trpi_engine_usable(engine, err);
+    if (!code) {
+        code = trpi_weights_masters(engine, err);
+    }
     if (code) {
         return code;
     }

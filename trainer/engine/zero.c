@@ -13,9 +13,7 @@
 
 #include "core/base/log.h"
 #include "trainer/engine/engine.h"
-#include "trainer/engine/random.h"
 
-#define INIT_CHUNK 16384
 #define TOKENS_MAX ((int64_t)1 << 31) /* of a micro-batch */
 
 int64_t trp_zero_parameter_count(const trp_zero *engine) {
@@ -57,36 +55,6 @@ void trp_zero_free(trp_zero *engine) {
     free(engine->grads);
     trp_model_free(engine->model);
     free(engine);
-}
-
-static trp_code init_tensor(trp_zero *engine, int tensor, float *chunk, trp_error *err) {
-    const trpi_tensor_place *place = &engine->layout.tensors[tensor];
-    int64_t from = trpi_memory_kept_from(&engine->memory, place->bucket);
-    int64_t kept = trpi_memory_kept_count(&engine->memory, place->bucket);
-    trpi_piece piece = trpi_layout_piece(&engine->layout, tensor, from, kept);
-    float *masters = trpi_memory_masters(&engine->memory, place->bucket);
-    for (int64_t done = 0; done < piece.count; done += INIT_CHUNK) {
-        int64_t count = TRPI_MIN(INIT_CHUNK, piece.count - done);
-        trpi_random_init(place->param, engine->seed, (uint64_t)tensor, piece.tensor_offset + done,
-                         count, chunk);
-        trp_code code =
-            trp_device_upload(engine->device, masters + (piece.bucket_offset - from) + done, chunk,
-                              (size_t)count * sizeof *chunk, err);
-        if (code) {
-            return code;
-        }
-    }
-    return TRP_OK;
-}
-
-static trp_code init_weights(trp_zero *engine, trp_error *err) {
-    float *chunk = malloc(INIT_CHUNK * sizeof *chunk);
-    trp_code code = chunk ? TRP_OK : trpi_fail(err, TRP_ENOMEM, "initial weights");
-    for (int t = 0; !code && t < engine->layout.tensor_count; t++) {
-        code = init_tensor(engine, t, chunk, err);
-    }
-    free(chunk);
-    return code ? code : trpi_update_publish(engine, err);
 }
 
 static trp_code make_pointers(trp_zero *engine, trp_error *err) {
@@ -159,12 +127,6 @@ trp_code trp_zero_new(trp_model **model, trp_device *device, trp_comm *comm,
             code = trpi_fail(
                 err, TRP_EINVALID, "rank %d has a model of %lld elements, this rank's has %lld", r,
                 (long long)engine->ballot.votes[r].number, (long long)engine->layout.padded);
-        }
-    }
-    if (!code) {
-        code = init_weights(engine, err);
-        if (code) {
-            (void)trpi_engine_break(engine, code, err);
         }
     }
     if (code) {
@@ -247,7 +209,8 @@ static trp_code check_micro(trp_zero *engine, const trp_batch *micro, int count,
             return trpi_context(err, code, "micro-batch %d", i);
         }
     }
-    return trpi_activations_shape(&engine->act, micro[0].rows, micro[0].columns, err);
+    trp_code code = trpi_weights_masters(engine, err);
+    return code ? code : trpi_activations_shape(&engine->act, micro[0].rows, micro[0].columns, err);
 }
 
 /* Turns this rank's outcome and count into everybody's. */
@@ -336,7 +299,10 @@ static trp_code explain_skip(trp_zero *engine, const trp_batch *micro, int count
 static trp_code run_step(trp_zero *engine, const trp_batch *micro, int count, int64_t total,
                          trp_step_stats *stats, trp_error *err) {
     double loss, squares;
-    trp_code code = run_micro_steps(engine, micro, count, total, err);
+    trp_code code = trpi_weights_params(engine, err);
+    if (!code) {
+        code = run_micro_steps(engine, micro, count, total, err);
+    }
     if (!code) {
         code = measure(engine, count, true, &loss, &squares, err);
     }
@@ -398,13 +364,19 @@ trp_code trp_zero_evaluate(trp_zero *engine, const trp_batch *batch, double *ret
     }
     code = check_batch(engine, batch, &counted, err);
     if (!code) {
+        code = trpi_weights_masters(engine, err);
+    }
+    if (!code) {
         code = trpi_activations_shape(&engine->act, batch->rows, batch->columns, err);
     }
     code = agree_on_tokens(engine, code, counted, &total, err);
     if (code) {
         return code;
     }
-    code = trpi_micro_run(engine, &engine->forward_plan, batch, 0, 1, false, err);
+    code = trpi_weights_params(engine, err);
+    if (!code) {
+        code = trpi_micro_run(engine, &engine->forward_plan, batch, 0, 1, false, err);
+    }
     if (!code) {
         code = measure(engine, 1, false, &loss, &squares, err);
     }
