@@ -34,10 +34,13 @@ trp_code bench_memory(bench *b, trp_error *err) {
     char host_id[160];
     json_t *status = NULL;
     trp_actor_info info;
+    trp_actor idle = {0}; /* a fresh one: the other has served all the calls */
     trp_code code = trpi_query(b->rt, "status", &status, err);
     if (code == TRP_OK) {
-        code = trp_actor_get_info(b->rt, b->echo, &info, err);
+        code = trp_spawn(b->rt, "bench", (trp_bytes){NULL, 0}, NULL, &idle, err);
     }
+    code = code == TRP_OK ? trp_actor_wait_alive(b->rt, idle, 30000, err) : code;
+    code = code == TRP_OK ? trp_actor_get_info(b->rt, idle, &info, err) : code;
     if (code == TRP_OK) {
         json_t *node = json_array_get(json_object_get(status, "nodes"), 0);
         const char *where = json_string_value(json_object_get(node, "host_id"));
