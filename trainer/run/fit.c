@@ -155,7 +155,7 @@ static trp_code forward_stop(fit *f, trp_error *err) {
 
 static trp_code wait_answer(fit *f, trp_ref ref, trp_error *err) {
     bool done = false;
-    trp_code code = TRP_OK;
+    trp_code code = forward_stop(f, err); /* also while one event follows the other */
     while (code == TRP_OK && !done) {
         code = trp_wait(f->rt, &ref, 1, 1, SLICE_MS, &done, err);
         if (code == TRP_OK && !done) {
