@@ -148,7 +148,8 @@ static void T05_an_interrupt_ends_it_with_130_and_an_intact_checkpoint(void **st
         execv(argv[0], (char *const *)argv);
         _exit(127);
     }
-    assert_true(test_until(has_checkpoints, "interrupted", 60000));
+    char name[] = "interrupted";
+    assert_true(test_until(has_checkpoints, name, 60000));
     assert_int_equal(kill(pid, SIGINT), 0);
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFEXITED(status));
