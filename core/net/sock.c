@@ -242,12 +242,13 @@ static trp_code send_failed(trp_error *err, int error) {
 }
 
 /* A frame costs about as much as everything else that is done for a small call, so a small body
- * travels in the frame of its header: JOINED, size of the header in four bytes, header, body. No
- * msgpack begins with that byte; another header that does is wrapped too, with or without a body.
- */
+ * travels in the frame of its header: JOINED, size of the header, header, body. No msgpack begins
+ * with that byte; another header that does is wrapped too, with or without a body. The size is one
+ * byte, or 0 and four bytes: a reply with a number in it is then within the 33 bytes that ZeroMQ
+ * sends without asking for memory. */
 #define JOINED 0xc1
-#define JOINED_BEFORE 5
 #define JOINED_MAX_BYTES 512
+#define SIZE_MAX_BYTES 5 /* 0 and four */
 
 static bool is_small(trp_bytes header, trp_bytes body) {
     return body.size > 0 && body.size <= JOINED_MAX_BYTES && header.size <= JOINED_MAX_BYTES;
@@ -257,44 +258,73 @@ static bool is_marked(trp_bytes header) {
     return header.size > 0 && *(const unsigned char *)header.data == JOINED;
 }
 
+static size_t put_size(unsigned char out[SIZE_MAX_BYTES], size_t size) {
+    if (size > 0 && size <= UINT8_MAX) {
+        out[0] = (unsigned char)size;
+        return 1;
+    }
+    out[0] = 0;
+    for (int i = 0; i < 4; i++) {
+        out[1 + i] = (unsigned char)(size >> (8 * i));
+    }
+    return SIZE_MAX_BYTES;
+}
+
+/* Moves *at behind the size. False: there is none before end. */
+static bool take_size(const unsigned char **at, const unsigned char *end, size_t *ret_size) {
+    size_t size = 0;
+    if (*at < end && **at != 0) {
+        *ret_size = *(*at)++;
+        return true;
+    }
+    if (end - *at < SIZE_MAX_BYTES) {
+        return false;
+    }
+    for (int i = 0; i < 4; i++) {
+        size |= (size_t)(*at)[1 + i] << (8 * i);
+    }
+    *at += SIZE_MAX_BYTES;
+    *ret_size = size;
+    return true;
+}
+
 static bool message_join(zmq_msg_t *message, trp_bytes header, trp_bytes body) {
+    unsigned char front[1 + SIZE_MAX_BYTES] = {JOINED};
+    size_t before = 1 + put_size(front + 1, header.size);
     if (header.size > UINT32_MAX ||
-        zmq_msg_init_size(message, JOINED_BEFORE + header.size + body.size) != 0) {
+        zmq_msg_init_size(message, before + header.size + body.size) != 0) {
         return false;
     }
     unsigned char *data = zmq_msg_data(message);
-    data[0] = JOINED;
-    for (int i = 0; i < 4; i++) {
-        data[1 + i] = (unsigned char)(header.size >> (8 * i));
+    memcpy(data, front, before);
+    if (header.size > 0) {
+        memcpy(data + before, header.data, header.size);
     }
-    memcpy(data + JOINED_BEFORE, header.data, header.size);
     if (body.size > 0) {
-        memcpy(data + JOINED_BEFORE + header.size, body.data, body.size);
+        memcpy(data + before + header.size, body.data, body.size);
     }
     return true;
 }
 
 /* Takes a joined frame apart and leaves others as they are. False: it is damaged. */
 static bool split(trp_bytes *header, trp_bytes *body) {
-    const unsigned char *data = header->data;
-    size_t size = 0;
+    size_t size;
     if (!is_marked(*header)) {
         return true;
     }
-    if (header->size < JOINED_BEFORE) {
+    const unsigned char *at = (const unsigned char *)header->data + 1;
+    const unsigned char *end = at - 1 + header->size;
+    if (!take_size(&at, end, &size)) {
         return false;
     }
-    for (int i = 0; i < 4; i++) {
-        size |= (size_t)data[1 + i] << (8 * i);
-    }
-    size_t rest = header->size - JOINED_BEFORE;
+    size_t rest = (size_t)(end - at);
     if (size > rest || (size < rest && body->size > 0)) {
         return false;
     }
     if (size < rest) {
-        *body = (trp_bytes){data + JOINED_BEFORE + size, rest - size};
+        *body = (trp_bytes){at + size, rest - size};
     }
-    *header = (trp_bytes){data + JOINED_BEFORE, size};
+    *header = (trp_bytes){at, size};
     return true;
 }
 
