@@ -4,6 +4,9 @@
 #include <string.h>
 
 #define CHUNK 1024
+/* A packet can hold on to a whole receive buffer of ZeroMQ for one small body: below this, a copy
+ * is cheaper and smaller. */
+#define COPIED_MAX_BYTES (64u << 10)
 
 static trpi_ref *ref_at(const trpi_refs *refs, uint32_t slot) {
     return &refs->chunks[slot / CHUNK][slot % CHUNK];
@@ -39,7 +42,9 @@ trpi_ref *trpi_refs_take(trpi_refs *refs) {
 
 static void drop_content(trpi_ref *ref) {
     free(ref->message);
+    free(ref->copy);
     ref->message = NULL;
+    ref->copy = NULL;
     if (ref->packet != NULL) {
         trpi_packet_release(ref->packet);
         free(ref->packet);
@@ -90,13 +95,17 @@ trpi_ref *trpi_refs_find(trpi_refs *refs, uint64_t id) {
 void trpi_ref_succeed(trpi_ref *ref, trpi_packet *packet) {
     size_t size = packet->body.size;
     ref->is_done = true;
-    if (size > sizeof(ref->small)) {
+    if (size > COPIED_MAX_BYTES) {
         ref->packet = trpi_alloc(sizeof(*ref->packet));
         trpi_packet_move(ref->packet, packet);
         ref->value = ref->packet->body;
     } else if (size > 0) {
-        memcpy(ref->small, packet->body.data, size);
-        ref->value = (trp_bytes){ref->small, size};
+        unsigned char *copy = ref->small;
+        if (size > sizeof(ref->small)) {
+            copy = ref->copy = trpi_realloc(NULL, size);
+        }
+        memcpy(copy, packet->body.data, size);
+        ref->value = (trp_bytes){copy, size};
     }
     end_watches(ref, false);
 }

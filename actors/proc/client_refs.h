@@ -24,9 +24,10 @@ struct trpi_ref {
     trp_code code;
     uint64_t call; /* of the caller machine, while it is not done */
     uint64_t node, actor;
-    char *message;   /* of a failure */
-    trp_bytes value; /* in `small` or in the packet */
-    trpi_packet *packet;
+    char *message;       /* of a failure */
+    trp_bytes value;     /* in `small`, `copy` or the packet */
+    unsigned char *copy; /* of a middling value */
+    trpi_packet *packet; /* with a large one */
     trpi_ref_watcher *watches;
     unsigned char small[TRPI_REF_INLINE];
 };

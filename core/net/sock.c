@@ -247,7 +247,7 @@ static trp_code send_failed(trp_error *err, int error) {
  * byte, or 0 and four bytes: a reply with a number in it is then within the 33 bytes that ZeroMQ
  * sends without asking for memory. */
 #define JOINED 0xc1
-#define JOINED_MAX_BYTES 512
+#define JOINED_MAX_BYTES 4096
 #define SIZE_MAX_BYTES 5 /* 0 and four */
 
 static bool is_small(trp_bytes header, trp_bytes body) {

@@ -244,7 +244,7 @@ static void a_small_body_shares_the_frame_of_any_header(void **state) {
     const char *const headers[] = {"plain", "\xc1\x01\x02", longer, ""};
     static char large[100000];
     memset(longer + 1, 'h', sizeof(longer) - 2);
-    const trp_bytes bodies[] = {{NULL, 0}, {"b", 1}, {large, 512}, {large, sizeof(large)}};
+    const trp_bytes bodies[] = {{NULL, 0}, {"b", 1}, {large, 4096}, {large, sizeof(large)}};
     char endpoint[128];
     trpi_packet packet;
     trpi_sock *router = bound_router(NULL, endpoint);
