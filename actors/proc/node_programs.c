@@ -110,18 +110,26 @@ static void end_unbound(trpi_node *node, struct trpi_worker_list *list) {
     }
 }
 
-/* Takes it out of use; it goes when its last process is gone. May free it. */
+/* A program out of use: its zygote goes when it owes no start any more, the record with the last
+ * process. May free it. */
+static void end_closing(trpi_node *node, trpi_program *program) {
+    if (program->workers == 0 && program->zygote == 0) {
+        program_free(node, program);
+    } else if (TAILQ_EMPTY(&program->wanted) && program->forking == 0) {
+        trpi_zygote_kill(program);
+    }
+}
+
+/* Takes it out of use. May free it. */
 static void program_close(trpi_node *node, trpi_program *program) {
     trpi_log(TRPI_INFO, "program_closed", "exe=%s", program->exe);
     TAILQ_REMOVE(&node->programs, program, link);
     program->closing = true;
+    program->held++;
     end_unbound(node, &program->idle);
     end_unbound(node, &program->spare);
-    if (program->zygote != 0) {
-        trpi_zygote_kill(program);
-    } else if (program->workers == 0) {
-        program_free(node, program);
-    }
+    program->held--;
+    end_closing(node, program);
 }
 
 trpi_program *trpi_program_get(trpi_node *node, const char *exe, const char *cwd) {
@@ -136,8 +144,8 @@ trpi_program *trpi_program_get(trpi_node *node, const char *exe, const char *cwd
         if (program->zygote == 0) {
             program->identity = identity;
             program->retry_ns = 0; /* what was wrong with the old file says nothing of this one */
-        } else if (TAILQ_EMPTY(&program->wanted)) {
-            program_close(node, program);
+        } else {
+            program_close(node, program); /* serves those who asked for it before */
             program = NULL;
         }
     }
@@ -161,13 +169,13 @@ trpi_node_worker *trpi_program_worker(trpi_node *node, trpi_program *program) {
 /* ---- The pool ---- */
 
 static bool may_fork(const trpi_program *program) {
-    return program->phase == TRPI_PROGRAM_READY && !program->closing &&
-           program->forking < FORKING_MAX && trpi_now_ns() >= program->paused_ns;
+    return program->phase == TRPI_PROGRAM_READY && program->forking < FORKING_MAX &&
+           trpi_now_ns() >= program->paused_ns;
 }
 
 /* Asks for what is wanted, then for what the pool lacks. */
 void trpi_program_refill(trpi_node *node, trpi_program *program) {
-    if (node->phase != TRPI_NODE_SERVING || program->closing) {
+    if (node->phase != TRPI_NODE_SERVING) {
         return;
     }
     if (program->phase == TRPI_PROGRAM_DOWN && !TAILQ_EMPTY(&program->wanted)) {
@@ -179,6 +187,10 @@ void trpi_program_refill(trpi_node *node, trpi_program *program) {
         if (!trpi_zygote_fork(node, program, worker)) {
             return;
         }
+    }
+    if (program->closing) {
+        end_closing(node, program);
+        return;
     }
     uint64_t warm = trpi_config(TRPI_CONFIG_WARM_WORKERS);
     while (may_fork(program) && program->unbound < warm && program->bound > 0) {
@@ -203,9 +215,7 @@ void trpi_program_worker_freed(trpi_node *node, trpi_program *program) {
         return;
     }
     if (program->closing) {
-        if (program->workers == 0 && program->zygote == 0) {
-            program_free(node, program);
-        }
+        end_closing(node, program);
     } else if (program->bound == 0) {
         program->idle_since_ns = trpi_now_ns();
         trpi_program_wake_at(node, program,
@@ -215,10 +225,10 @@ void trpi_program_worker_freed(trpi_node *node, trpi_program *program) {
 
 void trpi_program_due(trpi_node *node, trpi_program *program, uint64_t now_ns) {
     uint64_t idle_ns = trpi_config(TRPI_CONFIG_WARM_IDLE_MS) * TRPI_NS_PER_MS;
-    if (program->closing || node->phase != TRPI_NODE_SERVING) {
+    if (node->phase != TRPI_NODE_SERVING) {
         return;
     }
-    if (program->bound == 0 && TAILQ_EMPTY(&program->wanted) &&
+    if (!program->closing && program->bound == 0 && TAILQ_EMPTY(&program->wanted) &&
         now_ns - program->idle_since_ns >= idle_ns) {
         program_close(node, program);
         return;

@@ -190,6 +190,8 @@ static void hello(trpi_node *node, uint64_t token) {
     }
     if (worker->phase != TRPI_WORKER_FORKED) {
         trpi_log(TRPI_WARN, "hello_unexpected", "worker=%llu", (unsigned long long)token);
+    } else if (worker->asked_cause != TRP_CAUSE_NONE) {
+        trpi_log(TRPI_DEBUG, "hello_late", "worker=%llu", (unsigned long long)token);
     } else if (worker->actor != 0) {
         send_start(node, worker);
     } else {
@@ -280,14 +282,13 @@ void trpi_node_worker_end(trpi_node *node, trpi_node_worker *worker, trp_cause c
     }
     worker->asked_cause = cause == TRP_CAUSE_NONE ? TRP_CAUSE_KILLED : cause;
     replace_text(&worker->asked_reason, reason);
+    if (worker->actor == 0) {
+        trpi_program_unlist(worker); /* dying: no actor may be given to it */
+    }
     if (worker->phase == TRPI_WORKER_WANTED) {
         trpi_node_never_started(node, worker, worker->asked_cause, reason, "");
     } else if (worker->pid != 0) {
         trpi_kill_group(worker->pid, SIGKILL);
-    } else if (cause == TRP_CAUSE_START_TIMEOUT) {
-        /* The zygote has not forked for so long: it hangs, and its end tells us what became of us.
-         */
-        trpi_zygote_kill(worker->program);
     }
 }
 
@@ -342,8 +343,11 @@ void trpi_node_worker_due(trpi_node *node, uint64_t token, uint64_t now_ns) {
              (unsigned long long)worker->actor, (unsigned long long)worker->incarnation,
              (int)worker->pid, reason);
     trpi_program *program = worker->program;
-    if (worker->phase == TRPI_WORKER_WANTED && program->phase == TRPI_PROGRAM_STARTING) {
-        trpi_zygote_kill(program); /* it hangs before trp_init() */
+    if (worker->phase == TRPI_WORKER_FORKING ||
+        (worker->phase == TRPI_WORKER_WANTED && program->phase == TRPI_PROGRAM_STARTING)) {
+        /* It hangs, before trp_init() or behind it. Its end tells what became of the forks, also of
+         * those that are not wanted any more. */
+        trpi_zygote_kill(program);
     }
     trpi_node_worker_end(node, worker, TRP_CAUSE_START_TIMEOUT, reason);
 }

@@ -1,5 +1,5 @@
 /* Zygotes and the warm pool of a node daemon: bursts, a killed zygote, programs out of use, a
- * program that was built anew. */
+ * program that was built anew, one that hangs. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -30,7 +30,7 @@ static const trp_actor_type type = {.name = "echoer", .methods = methods};
 static const trp_actor_type *const types[] = {&type, NULL};
 
 static char our_exe[512];
-static uint64_t last_actor;
+static uint64_t last_actor, start_timeout_ms = 20000;
 
 static uint64_t say_start(test_head *head, const char *exe) {
     trpi_msg msg = {.type = TRPI_MSG_START,
@@ -40,7 +40,7 @@ static uint64_t say_start(test_head *head, const char *exe) {
                               .exe = exe,
                               .cwd = "/tmp",
                               .cpus = 10000,
-                              .start_timeout_ms = 20000}};
+                              .start_timeout_ms = start_timeout_ms}};
     test_head_say(head, &msg);
     return last_actor;
 }
@@ -143,6 +143,26 @@ static void starts_survive_the_death_of_their_zygote(void **state) {
     }
 }
 
+static void an_actor_is_ended_though_its_zygote_hangs(void **state) {
+    test_head head;
+    setenv("TROUPE_WARM_WORKERS", "0", 1);
+    open_node(&head);
+    unsetenv("TROUPE_WARM_WORKERS");
+    (void)say_start(&head, our_exe);
+    (void)test_head_wait(&head, TRPI_MSG_STARTED);
+    kill(zygote_of(&head), SIGSTOP);
+    start_timeout_ms = 300;
+    uint64_t actor = say_start(&head, our_exe);
+    start_timeout_ms = 20000;
+    say_end(&head, actor);
+    const trpi_msg_exited *exited = &test_head_wait(&head, TRPI_MSG_EXITED)->exited;
+    assert_int_equal(exited->actor, actor);
+    assert_int_equal(exited->death[0].cause, TRP_CAUSE_KILLED);
+    (void)say_start(&head, our_exe); /* by another zygote */
+    (void)test_head_wait(&head, TRPI_MSG_STARTED);
+    test_head_close(&head);
+}
+
 static void a_program_out_of_use_gives_its_processes_back(void **state) {
     test_head head;
     setenv("TROUPE_WARM_IDLE_MS", "200", 1);
@@ -211,6 +231,31 @@ static void a_program_that_was_built_anew_is_the_one_that_runs(void **state) {
     test_head_close(&head);
 }
 
+/* The one that is replaced may have been asked for forks that it will not make any more. */
+static void starts_survive_that_their_program_is_built_anew(void **state) {
+    char exe[128];
+    trpi_format(exe, sizeof exe, "%s/program", getenv("TROUPE_SESSION_ROOT"));
+    for (uint64_t round = 0; round < 4; round++) {
+        test_head head;
+        open_node(&head);
+        assert_int_equal(trpi_dir_make(getenv("TROUPE_SESSION_ROOT"), 0700, NULL), TRP_OK);
+        copy_exe(exe);
+        (void)say_start(&head, exe);
+        (void)test_head_wait(&head, TRPI_MSG_STARTED);
+        for (int i = 0; i < BURST / 2; i++) {
+            (void)say_start(&head, exe);
+        }
+        test_head_listen(&head, 2 * round);
+        copy_exe(exe);
+        (void)say_start(&head, exe);
+        for (int i = 0; i < BURST / 2 + 1; i++) {
+            (void)test_head_wait(&head, TRPI_MSG_STARTED);
+        }
+        unlink(exe);
+        test_head_close(&head);
+    }
+}
+
 int main(int argc, char **argv) {
     test_node_if_asked(argc, argv, types);
     trp_error err = {0};
@@ -222,9 +267,11 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_burst_of_starts_is_served_and_all_are_ended),
         cmocka_unit_test(starts_survive_the_death_of_their_zygote),
+        cmocka_unit_test(an_actor_is_ended_though_its_zygote_hangs),
         cmocka_unit_test(a_program_out_of_use_gives_its_processes_back),
         cmocka_unit_test(without_a_pool_every_start_forks),
         cmocka_unit_test(a_program_that_was_built_anew_is_the_one_that_runs),
+        cmocka_unit_test(starts_survive_that_their_program_is_built_anew),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
