@@ -5,9 +5,8 @@
  *   pidfds -------------+--> trpi_cluster_step() --> encode --> ROUTER
  *   time, signals ------+
  *
- * Observing comes before acting: all that can be read is read (up to a limit) before a tick is due,
- * so that a head that was busy does not call those dead whose heartbeats lie unread in its socket.
- */
+ * Observing comes before acting: there is no tick while anything is unread, so that a head that was
+ * busy does not call those dead whose heartbeats lie in its socket. */
 #include "actors/proc/head.h"
 
 #include <errno.h>
@@ -179,15 +178,17 @@ static void take_packet(head *h, const trpi_packet *packet) {
     trpi_peers_settle(&h->peers, trpi_cluster_knows(h->cluster, peer));
 }
 
-static void take_packets(head *h) {
+/* True: nothing is left unread. */
+static bool take_packets(head *h) {
     for (int i = 0; i < PACKETS_PER_TURN; i++) {
         trpi_packet packet = {0};
         if (trpi_sock_recv(h->sock, &packet) != TRP_OK) {
-            return;
+            return true;
         }
         take_packet(h, &packet);
         trpi_packet_release(&packet);
     }
+    return false;
 }
 
 static void take_ended_processes(head *h) {
@@ -251,12 +252,13 @@ static void run(head *h) {
         wake_ns = TRPI_MIN(wake_ns, h->watch.due_ns);
         /* Nothing ready is TRP_ETIMEOUT, and time is looked at below in any case. */
         trp_code polled = trpi_poll(items, TRPI_COUNTOF(items), trpi_left_ms(wake_ns));
-        take_packets(h);
+        bool all_read = take_packets(h);
         if (polled == TRP_OK && items[1].ready) {
             take_signal(h);
         }
         take_ended_processes(h);
-        if (trpi_now_ns() >= trpi_cluster_wake_ns(h->cluster)) {
+        /* A tick that comes late for this is a stall to the machine, and puts off its verdicts. */
+        if (all_read && trpi_now_ns() >= trpi_cluster_wake_ns(h->cluster)) {
             tick(h);
         }
     }

@@ -13,9 +13,9 @@
 #include "core/state/index.h"
 #include "core/wire/msg.h"
 
-#define TRPI_ONE 10000 /* the amount 1 */
-#define TRPI_AMOUNT_MAX ((int64_t)1 << 53)
-#define TRPI_RESOURCES_MAX 64 /* of one request or pool */
+#define TRPI_ONE 10000                     /* the amount 1 */
+#define TRPI_AMOUNT_MAX ((int64_t)1 << 46) /* sums over all nodes or bundles fit too */
+#define TRPI_RESOURCES_MAX 64              /* of one request or pool */
 #define TRPI_RESOURCE_NAMES_MAX 4096
 #define TRPI_RESOURCE_NAME_MAX 64 /* bytes */
 
