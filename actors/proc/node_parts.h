@@ -122,6 +122,7 @@ struct trpi_program {
     bool closing;                              /* out of use: goes when its last process is gone */
     unsigned held;                             /* somebody walks its workers: not to be freed now */
     uint64_t workers, bound, unbound, forking; /* unbound: in spare or idle */
+    uint64_t waiting;                          /* workers in wanted */
     uint64_t idle_since_ns;
     char trouble[256]; /* why its last fork or exec failed; for START_TIMEOUT */
     struct trpi_worker_list wanted, spare, idle;
@@ -171,6 +172,7 @@ typedef struct trpi_node {
     trpi_sock *head;  /* NULL while CLEARING */
     trpi_sock *inner; /* ROUTER for the workers; NULL without registration */
     int epoll_fd, signal_fd, heartbeat_fd;
+    size_t descriptors_max; /* that the system allows us */
     trpi_timers timers;
     trpi_arena arena; /* of the message that is being handled */
     trp_buf frame;    /* of the message that is being sent */
@@ -197,6 +199,10 @@ typedef struct trpi_node {
 } trpi_node;
 
 #define TRPI_CHUNK_BYTES ((size_t)64 * 1024)
+
+/* What a worker and a zygote cost the daemon: two pipes and a connection; a socket and a pipe. */
+#define TRPI_WORKER_DESCRIPTORS ((size_t)3)
+#define TRPI_ZYGOTE_DESCRIPTORS ((size_t)2)
 
 /* What a descriptor in the epoll set is; its number is a token, program id or client id, so that an
  * event of something that went in the same round finds nothing. */
@@ -225,6 +231,8 @@ typedef enum trpi_timer_kind {
 TRP_CHECKED trp_code trpi_node_watch_fd(trpi_node *node, int fd, trpi_source source, uint64_t id,
                                         trp_error *err);
 void trpi_node_unwatch_fd(trpi_node *node, int *fd); /* and closes it; -1 is fine */
+/* Whether so many descriptors may be taken now; TRP_EBUSY tells what to change. */
+TRP_CHECKED trp_code trpi_node_may_open(const trpi_node *node, size_t count, trp_error *err);
 void trpi_node_timer(trpi_node *node, trpi_timer_kind kind, uint64_t id, uint64_t due_ns);
 void trpi_node_say(trpi_node *node, const trpi_msg *msg); /* to the head; dropped without one */
 /* To a worker; false when it can't be reached. */

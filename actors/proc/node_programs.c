@@ -19,6 +19,7 @@ void trpi_program_unlist(trpi_node_worker *worker) {
     switch (worker->list) {
     case TRPI_LIST_WANTED:
         TAILQ_REMOVE(&program->wanted, worker, link);
+        program->waiting--;
         break;
     case TRPI_LIST_SPARE:
         TAILQ_REMOVE(&program->spare, worker, link);
@@ -38,6 +39,7 @@ void trpi_program_list_wanted(trpi_node_worker *worker) {
     trpi_program_unlist(worker);
     TAILQ_INSERT_TAIL(&worker->program->wanted, worker, link);
     worker->list = TRPI_LIST_WANTED;
+    worker->program->waiting++;
     worker->phase = TRPI_WORKER_WANTED;
 }
 

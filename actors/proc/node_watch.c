@@ -1,6 +1,8 @@
 /* Drivers of this host whose death the head wants to know at once, without waiting for their
  * silence. */
+#include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "actors/proc/node_parts.h"
@@ -28,9 +30,16 @@ void trpi_node_watch(trpi_node *node, const trpi_msg_watch_pid *msg) {
     if (watch || msg->client == 0 || msg->client >> 56) {
         return; /* told twice, by a head that restarted */
     }
-    int fd = msg->pid > 0 ? trpi_pidfd_open((pid_t)msg->pid) : -1;
-    if (fd < 0) {
+    trp_code code = trpi_node_may_open(node, 1, &err);
+    int fd = code == TRP_OK && msg->pid > 0 ? trpi_pidfd_open((pid_t)msg->pid) : -1;
+    if (code == TRP_OK && fd < 0 && (msg->pid <= 0 || errno == ESRCH)) {
         say_gone(node, msg->client);
+        return;
+    }
+    if (fd < 0) {
+        /* Lives for all we know: its silence will tell. */
+        trpi_log(TRPI_ERROR, "watch_failed", "client=%llu error=\"%s\"",
+                 (unsigned long long)msg->client, code != TRP_OK ? err.message : strerror(errno));
         return;
     }
     watch = trpi_alloc(sizeof *watch);

@@ -106,7 +106,10 @@ static trp_code open_pipe(int fds[2], trp_error *err) {
 
 static trp_code spawn_zygote(trpi_node *node, trpi_program *program, trp_error *err) {
     int socks[2] = {-1, -1}, pipes[2] = {-1, -1};
-    trp_code code = trpi_seqpacket_pair(socks, err);
+    trp_code code = trpi_node_may_open(node, 0, err); /* this program counts already */
+    if (code == TRP_OK) {
+        code = trpi_seqpacket_pair(socks, err);
+    }
     if (code == TRP_OK) {
         code = open_pipe(pipes, err);
     }
@@ -303,7 +306,10 @@ static trp_code ask_fork(trpi_program *program, trpi_node_worker *worker, trp_er
 /* False when nothing more can be asked for now. */
 bool trpi_zygote_fork(trpi_node *node, trpi_program *program, trpi_node_worker *worker) {
     trp_error err = {0};
-    if (ask_fork(program, worker, &err) != TRP_OK) {
+    /* A spare is counted already, a wanted one is not. */
+    size_t more = worker->list == TRPI_LIST_WANTED ? TRPI_WORKER_DESCRIPTORS : 0;
+    if (trpi_node_may_open(node, more, &err) != TRP_OK ||
+        ask_fork(program, worker, &err) != TRP_OK) {
         trpi_node_unwatch_fd(node, &worker->pipes[0]);
         trpi_node_unwatch_fd(node, &worker->pipes[1]);
         pause_forks(node, program, err.message);

@@ -143,6 +143,38 @@ static void starts_survive_the_death_of_their_zygote(void **state) {
     }
 }
 
+static void a_node_without_descriptors_keeps_what_it_has_and_says_so(void **state) {
+    test_head head;
+    size_t started = 0, refused = 0;
+    setenv("TEST_NODE_DESCRIPTORS", "80", 1);
+    open_node(&head);
+    unsetenv("TEST_NODE_DESCRIPTORS");
+    pid_t driver = getpid();
+    start_timeout_ms = 1000;
+    for (int i = 0; i < BURST; i++) {
+        (void)say_start(&head, our_exe);
+    }
+    start_timeout_ms = 20000;
+    while (started + refused < BURST) {
+        const trpi_msg *msg = test_head_try(&head, TRPI_MSG_STARTED, 20);
+        started += msg != NULL;
+        while ((msg = test_head_try(&head, TRPI_MSG_EXITED, 0)) != NULL) {
+            assert_int_equal(msg->exited.death[0].cause, TRP_CAUSE_START_TIMEOUT);
+            assert_non_null(strstr(msg->exited.death[0].message, "ulimit -n"));
+            refused++;
+        }
+    }
+    assert_in_range(started, 3, BURST / 2);
+    /* Not taken for dead because there is nothing left to watch it with. */
+    trpi_msg watch = {.type = TRPI_MSG_WATCH_PID};
+    for (uint64_t client = 1; client <= 12; client++) {
+        watch.watch_pid = (trpi_msg_watch_pid){.client = client, .pid = driver};
+        test_head_say(&head, &watch);
+    }
+    assert_null(test_head_try(&head, TRPI_MSG_PID_GONE, 100));
+    test_head_close(&head);
+}
+
 static void an_actor_is_ended_though_its_zygote_hangs(void **state) {
     test_head head;
     setenv("TROUPE_WARM_WORKERS", "0", 1);
@@ -267,6 +299,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_burst_of_starts_is_served_and_all_are_ended),
         cmocka_unit_test(starts_survive_the_death_of_their_zygote),
+        cmocka_unit_test(a_node_without_descriptors_keeps_what_it_has_and_says_so),
         cmocka_unit_test(an_actor_is_ended_though_its_zygote_hangs),
         cmocka_unit_test(a_program_out_of_use_gives_its_processes_back),
         cmocka_unit_test(without_a_pool_every_start_forks),

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -39,6 +40,11 @@ void test_node_if_asked(int argc, char **argv, const trp_actor_type *const *type
                                      .labels = labels,
                                      .name = "testnode",
                                      .ready_fd = -1};
+        const char *descriptors = getenv("TEST_NODE_DESCRIPTORS");
+        if (descriptors) {
+            struct rlimit limit = {(rlim_t)atoi(descriptors), (rlim_t)atoi(descriptors)};
+            (void)setrlimit(RLIMIT_NOFILE, &limit);
+        }
         trp_error err = {0};
         if (trpi_config_load(&err) != TRP_OK) {
             fprintf(stderr, "%s\n", err.message);

@@ -47,7 +47,7 @@ void test_head_open(test_head *head);
 void test_head_close(test_head *head);
 
 /* Starts a node daemon: this program again, with "node ADDRESS" as arguments
- * (test_node_if_asked()). */
+ * (test_node_if_asked()). TEST_NODE_DESCRIPTORS in the environment is its ulimit -n. */
 void test_head_start_node(test_head *head);
 /* First thing in main(): plays worker or node when this process was started as one. */
 void test_node_if_asked(int argc, char **argv, const trp_actor_type *const *types);
