@@ -88,6 +88,9 @@ static const char *check_place(const trpi_cluster *c, const trpi_actor_rec *acto
     if (!holds_process(actor) && (actor->node || actor->workers.count || actor->end_cause)) {
         return "an actor without process has a node, workers or an END";
     }
+    if (actor->killers.count && !actor->end_cause) {
+        return "someone waits for the end of an actor that nobody ends";
+    }
     if (queued != (actor->place == TRPI_QUEUED) || in_group != (actor->place == TRPI_IN_GROUP)) {
         return "an actor waits in the wrong line";
     }
@@ -167,6 +170,16 @@ static const char *check_waiting(const trpi_cluster *c) {
     return NULL;
 }
 
+static const char *check_waiting_in(const trpi_cluster *c, const trpi_group_rec *group) {
+    uint64_t ticket = 0, id;
+    while (!c->stopping && (id = trpi_queue_next(&group->waiting, &ticket, NULL)) != 0) {
+        if (trpi_group_room(group, trpi_table_get(&c->actors, id)) >= 0) {
+            return "an actor waits though its bundle has room";
+        }
+    }
+    return NULL;
+}
+
 /* ---- Groups ---- */
 
 static const char *check_bundle(const trpi_cluster *c, const trpi_group_rec *group, size_t i) {
@@ -235,6 +248,7 @@ static const char *check_groups(const trpi_cluster *c) {
         const char *broken = check_group(c, group);
         broken = broken ? broken : check_strict(group);
         broken = broken ? broken : trpi_queue_check(&group->waiting);
+        broken = broken ? broken : check_waiting_in(c, group);
         if (broken) {
             return broken;
         }

@@ -322,6 +322,9 @@ static void welcome(sim_world *w, int index, const trpi_msg_node_welcome *msg) {
         clear(w, index); /* it was given up: what runs here is nobody's any more */
         return;
     }
+    if (!node->registered) {
+        node->well_ns = w->now_ns;
+    }
     node->registered = true;
     node->id = msg->node;
     node->incarnation = msg->incarnation;
@@ -352,6 +355,19 @@ void sim_node_hears(sim_world *w, int index, const trpi_msg *msg) {
         break;
     default:
         sim_fail(w, "a node hears %s", trpi_msg_name(msg->type));
+    }
+}
+
+/* A stall of the head is no fault of the node's: it must not cost it its life. */
+void sim_nodes_check(sim_world *w) {
+    for (int i = 0; i < SIM_NODES; i++) {
+        const sim_node *node = &w->nodes[i];
+        uint64_t since = TRPI_MAX(node->well_ns, node->away_until_ns);
+        since += 2 * w->rules.node_timeout_ms * SIM_MS;
+        if (node->running && node->registered && !node->broken && w->now_ns > since &&
+            !sim_head_trusts(w, node)) {
+            sim_fail(w, "%s could be heard all the time and was given up", node->uuid);
+        }
     }
 }
 

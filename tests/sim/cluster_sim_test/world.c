@@ -237,10 +237,13 @@ bool sim_head_trusts(const sim_world *w, const sim_node *node) {
 
 static void tick(sim_world *w, sim_event *event) {
     if (w->now_ns < w->stalled_until_ns) { /* a stalled head does not see the time pass either */
-        sim_after(w, (w->stalled_until_ns - w->now_ns) / SIM_MS + 1, tick);
+        /* and looks at the clock before it reads what came meanwhile: number 0 is before all others
+         */
+        push(w, &(sim_event){.at_ns = w->stalled_until_ns, .run = tick});
         return;
     }
     step(w, &(trpi_cluster_event){.kind = TRPI_EVENT_TICK});
+    sim_nodes_check(w);
     sim_after(w, w->rules.tick_ms, tick);
 }
 

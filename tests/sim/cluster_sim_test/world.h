@@ -40,6 +40,7 @@ typedef struct sim_node {
     bool running, registered, broken; /* broken: its connection loses what is said */
     uint64_t life, id, incarnation, peer, beat_peer, ack_ns, seq, hellos, joins;
     uint64_t away_until_ns; /* partition */
+    uint64_t well_ns;       /* since when it is heard, when it is */
     int64_t cpus;
     char uuid[24];
     trpi_death said[32]; /* into a broken connection */
@@ -124,6 +125,7 @@ bool sim_head_trusts(const sim_world *world, const sim_node *node); /* believes 
 void sim_node_boot(sim_world *world, int index);
 void sim_node_hears(sim_world *world, int index, const trpi_msg *msg);
 void sim_node_fault(sim_world *world, int index);
+void sim_nodes_check(sim_world *world); /* none that is well has been given up */
 size_t sim_node_workers(const sim_node *node);
 
 int sim_client_start(sim_world *world, const sim_worker *worker); /* NULL: a driver */
