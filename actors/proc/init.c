@@ -15,6 +15,10 @@ const char *trp_version(void) {
     return TROUPE_VERSION;
 }
 
+bool trp_is_worker(void) {
+    return getenv(TRPI_ZYGOTE_ENV) != NULL;
+}
+
 static trp_code check_types(const trp_actor_type *const *types, trp_error *err) {
     for (size_t i = 0; types != NULL && types[i] != NULL; i++) {
         if (types[i]->name == NULL || types[i]->name[0] == '\0') {

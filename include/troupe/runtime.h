@@ -25,6 +25,10 @@ typedef struct trp_init_options { /* zero-initialize */
 TRP_CHECKED trp_code trp_init(const trp_actor_type *const *types, const trp_init_options *options,
                               trp_runtime **ret_runtime, trp_error *err);
 
+/* True in a process that a node daemon started to serve as a worker, where trp_init() will not
+ * return: for programs that read their options, or open things, before they call it. */
+bool trp_is_worker(void);
+
 /* Says goodbye: actors and groups that this driver owns (not detached ones) are ended by the head;
  * waits for its word at most 5 s. Sets *rt to NULL. NULL is fine. */
 void trp_shutdown(trp_runtime **rt);
