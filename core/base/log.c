@@ -57,6 +57,11 @@ bool trpi_log_is_shown(trpi_level level) {
     return (int)level >= shown;
 }
 
+bool trpi_log_is_due(uint64_t *count) {
+    ++*count;
+    return (*count & (*count - 1)) == 0;
+}
+
 /* "2026-01-31T12:00:00.123Z warn  node n1   worker_died ": the part before the caller's text. */
 static size_t write_prefix(char *line, size_t size, trpi_level level, const char *event) {
     struct timespec now;

@@ -350,6 +350,11 @@ trp_code trpi_sock_send(trpi_sock *sock, trp_bytes peer, trp_bytes header, trp_b
                         trp_error *err) {
     zmq_msg_t head, tail;
     bool has_tail;
+    size_t larger = TRPI_MAX(header.size, body.size);
+    if (larger > MESSAGE_MAX_BYTES) { /* the peer would close the connection, and never say why */
+        return trpi_fail(err, TRP_EINVALID, "send: %zu bytes, at most %lld are allowed", larger,
+                         MESSAGE_MAX_BYTES);
+    }
     if (!make_frames(header, body, &head, &tail, &has_tail)) {
         return send_failed(err, ENOMEM);
     }
@@ -409,9 +414,7 @@ static bool take_frames(trpi_sock *sock, trpi_packet *packet, bool *ret_fits) {
 }
 
 static void log_dropped(trpi_sock *sock) {
-    sock->dropped++;
-    /* At powers of two: a peer that floods us does not flood the log. */
-    if ((sock->dropped & (sock->dropped - 1)) == 0) {
+    if (trpi_log_is_due(&sock->dropped)) {
         trpi_log(TRPI_WARN, "packet_dropped", "reason=frames dropped=%llu",
                  (unsigned long long)sock->dropped);
     }

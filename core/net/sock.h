@@ -39,7 +39,8 @@ TRP_CHECKED trp_code trpi_sock_connect(trpi_sock *sock, const char *endpoint, tr
 void trpi_sock_disconnect(trpi_sock *sock, const char *endpoint);
 
 /* Never blocks. header and body are copied; body.size 0 sends no body frame. peer is ignored on a
- * DEALER. TRP_ENOTFOUND: the ROUTER knows no such peer; TRP_EBUSY: queue full (memory). */
+ * DEALER. TRP_ENOTFOUND: the ROUTER knows no such peer; TRP_EBUSY: queue full (memory);
+ * TRP_EINVALID: header or body are longer than 512 MiB, which no socket takes in. */
 TRP_CHECKED trp_code trpi_sock_send(trpi_sock *sock, trp_bytes peer, trp_bytes header,
                                     trp_bytes body, trp_error *err);
 

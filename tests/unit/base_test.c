@@ -13,6 +13,7 @@
 #include "core/base/base.h"
 #include "core/base/hash.h"
 #include "core/base/id.h"
+#include "core/base/log.h"
 
 /* ---- Errors ---- */
 
@@ -259,6 +260,15 @@ static void a_hash_does_not_depend_on_how_the_bytes_come(void **state) {
     trpi_hasher_free(b);
 }
 
+static void a_repeated_error_is_said_at_powers_of_two(void **state) {
+    uint64_t count = 0, said = 0;
+    for (int i = 0; i < 1000; i++) {
+        said += trpi_log_is_due(&count);
+    }
+    assert_int_equal(count, 1000);
+    assert_int_equal(said, 10); /* 1, 2, 4 ... 512 */
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_code_has_a_text_and_a_name),
@@ -283,6 +293,7 @@ int main(void) {
         cmocka_unit_test(random_numbers_use_all_their_bits),
         cmocka_unit_test(hashes_are_those_of_xxh3),
         cmocka_unit_test(a_hash_does_not_depend_on_how_the_bytes_come),
+        cmocka_unit_test(a_repeated_error_is_said_at_powers_of_two),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

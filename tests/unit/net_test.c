@@ -262,6 +262,18 @@ static void a_small_body_shares_the_frame_of_any_header(void **state) {
     trpi_sock_close(router);
 }
 
+static void what_no_socket_takes_in_is_not_sent(void **state) {
+    trp_error err = {0};
+    trpi_sock *sock = NULL;
+    assert_int_equal(trpi_sock_open(net, TRPI_DEALER, (trp_bytes){0}, &sock, &err), TRP_OK);
+    assert_int_equal(trpi_sock_connect(sock, "tcp://127.0.0.1:9", (trp_bytes){0}, &err), TRP_OK);
+    trp_bytes body = {"", ((size_t)512 << 20) + 1}; /* refused before it is looked at */
+    assert_int_equal(trpi_sock_send(sock, (trp_bytes){0}, trp_bytes_of("header"), body, &err),
+                     TRP_EINVALID);
+    assert_non_null(strstr(err.message, "at most 536870912"));
+    trpi_sock_close(sock);
+}
+
 static void a_damaged_joined_frame_is_dropped(void **state) {
     static const char *const damaged[] = {"\xc1", "\xc1\xff", "\xc1\x09h"};
     char endpoint[128];
@@ -426,6 +438,7 @@ int main(void) {
         WITH_NET(packets_come_in_the_order_of_sending_whatever_their_size),
         WITH_NET(a_packet_with_too_many_frames_is_dropped_and_the_next_one_comes),
         WITH_NET(a_small_body_shares_the_frame_of_any_header),
+        WITH_NET(what_no_socket_takes_in_is_not_sent),
         WITH_NET(a_damaged_joined_frame_is_dropped),
         WITH_NET(a_moved_packet_points_at_its_own_frames),
         WITH_NET(a_bad_endpoint_says_what_to_change),
