@@ -251,17 +251,24 @@ static void run_method(trpi_worker *worker, const trpi_packet *packet, const trp
     }
 }
 
+static void refuse_message(trpi_worker *worker, const char *event, const char *reason) {
+    if (trpi_log_is_due(&worker->refused)) {
+        trpi_log(TRPI_WARN, event, "from=caller reason=\"%s\" refused=%llu", reason,
+                 (unsigned long long)worker->refused);
+    }
+}
+
 static void serve_packet(trpi_worker *worker, const trpi_packet *packet, trpi_arena *arena,
                          trp_buf *reply) {
     trpi_msg msg;
     trp_error err = {0};
     trpi_arena_reset(arena);
     if (trpi_decode(packet->header, arena, &msg, &err) != TRP_OK) {
-        trpi_log(TRPI_WARN, "message_invalid", "from=caller error=\"%s\"", err.message);
+        refuse_message(worker, "message_invalid", err.message);
         return;
     }
     if (msg.type != TRPI_MSG_CALL) {
-        trpi_log(TRPI_WARN, "message_unexpected", "from=caller type=%s", trpi_msg_name(msg.type));
+        refuse_message(worker, "message_unexpected", trpi_msg_name(msg.type));
         return;
     }
     const trpi_msg_call *call = &msg.call;

@@ -107,6 +107,7 @@ static void take_signal(trpi_worker *worker, const trpi_msg_signal *signal) {
         keep_signal(&worker->control, signal->data);
     } else if (state == TRPI_CONTROL_ALIVE &&
                (signal->incarnation == 0 || signal->incarnation == worker->start.incarnation)) {
+        deliver_kept(worker); /* they came before this one */
         run_signal(worker, signal->data);
     }
 }

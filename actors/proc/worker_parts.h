@@ -108,6 +108,7 @@ struct trp_context {
     atomic_bool exiting; /* trp_context_exit() was called */
 
     /* Method thread only */
+    uint64_t refused; /* messages that were no calls */
     bool running, deferred;
     uint64_t call; /* the running one */
     trp_bytes peer;

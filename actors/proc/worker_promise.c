@@ -31,9 +31,15 @@ void trpi_replies_send(trpi_replies *replies, trp_bytes peer, uint64_t call, trp
         .type = TRPI_MSG_REPLY,
         .reply = {
             .call = call, .incarnation = replies->incarnation, .code = code, .message = message}};
-    if (trpi_encode(&msg, &replies->frame, &err) != TRP_OK ||
-        trpi_sock_send(replies->sock, peer, trp_buf_bytes(&replies->frame),
-                       code == TRP_OK ? body : (trp_bytes){0}, &err) != TRP_OK) {
+    trp_code sent = trpi_encode(&msg, &replies->frame, &err);
+    if (sent == TRP_OK) {
+        sent = trpi_sock_send(replies->sock, peer, trp_buf_bytes(&replies->frame),
+                              code == TRP_OK ? body : (trp_bytes){0}, &err);
+    }
+    if (sent == TRP_EINVALID && code == TRP_OK) {
+        /* The value is too large to travel: its caller must not wait for it in vain. */
+        trpi_replies_send(replies, peer, call, sent, err.message, (trp_bytes){0});
+    } else if (sent != TRP_OK) {
         log_lost(call, &err);
     }
 }

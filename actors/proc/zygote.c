@@ -176,10 +176,23 @@ static size_t take_orders(int sock, fork_order orders[ORDERS_MAX]) {
     return count;
 }
 
+/* A program may have closed them before trp_init(): the pipes of workers would come to lie there,
+ * and the first one be lost when the others are put in place. */
+static void fill_standard_files(void) {
+    int fd;
+    do {
+        fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    } while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0) {
+        close(fd);
+    }
+}
+
 _Noreturn void trpi_zygote_main(const trp_actor_type *const *types, int zygote_fd) {
     fork_order orders[ORDERS_MAX];
     unsetenv(TRPI_ZYGOTE_ENV); /* what we start is not a zygote */
     (void)fcntl(zygote_fd, F_SETFD, FD_CLOEXEC);
+    fill_standard_files();
     signal(SIGCHLD, SIG_DFL);
     fflush(NULL); /* or every worker would print it again */
     tell(zygote_fd, 0, getpid(), 0);

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "core/net/clock.h"
 #include "core/sys/process.h"
 #include "core/sys/session.h"
 #include "tests/lib/probe.h"
@@ -116,6 +117,41 @@ static void a_signal_arrives_while_a_method_runs(void **state) {
     test_head_say(head, &good);
     assert_non_null(test_caller_reply(&caller, PATIENCE_MS));
     assert_memory_equal(caller.packet.body.data, "1", 1);
+    test_end_probe(head, &caller);
+}
+
+static void signals_keep_their_order_when_the_constructor_returns(void **state) {
+    test_head *head = *state;
+    char number[16], expected[64];
+    for (int round = 0; round < 5; round++) {
+        test_caller caller;
+        uint64_t actor = test_say_start(head, &(test_start){.args = "slow"});
+        for (int i = 1; i <= 400; i++) { /* some are taken before it returns, some after */
+            trpi_format(number, sizeof number, "%d", i);
+            trpi_msg msg = {.type = TRPI_MSG_SIGNAL,
+                            .signal = {.actor = actor, .data = trp_bytes_of(number)}};
+            test_head_say(head, &msg);
+            uint64_t next_ns = trpi_now_ns() + 40000;
+            while (trpi_now_ns() < next_ns) {
+            }
+        }
+        test_caller_open(head, &test_head_wait(head, TRPI_MSG_STARTED)->started, &caller);
+        trpi_format(expected, sizeof expected, "%s in order", number);
+        assert_string_equal(test_caller_ask(&caller, "order", number), expected);
+        test_end_probe(head, &caller);
+    }
+}
+
+static void a_value_that_is_too_large_to_travel_is_an_error(void **state) {
+    test_head *head = *state;
+    test_caller caller;
+    test_start_probe(head, &caller, NULL);
+    test_caller_send(&caller, "huge", "");
+    const trpi_msg_reply *reply = test_caller_reply(&caller, PATIENCE_MS);
+    assert_non_null(reply);
+    assert_int_equal(reply->code, TRP_EINVALID);
+    assert_non_null(strstr(reply->message, "at most 536870912"));
+    assert_string_equal(test_caller_ask(&caller, "add", ""), "1");
     test_end_probe(head, &caller);
 }
 
@@ -267,6 +303,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_method_that_is_not_there_is_answered_with_the_nearest),
         cmocka_unit_test(a_promise_is_answered_at_once_also_while_a_method_runs),
         cmocka_unit_test(a_signal_arrives_while_a_method_runs),
+        cmocka_unit_test(signals_keep_their_order_when_the_constructor_returns),
+        cmocka_unit_test(a_value_that_is_too_large_to_travel_is_an_error),
         cmocka_unit_test(a_killed_worker_is_told_with_signal_and_last_words),
         cmocka_unit_test(an_exit_code_is_told),
         cmocka_unit_test(an_actor_that_ends_itself_replies_first_and_runs_its_stop_hook),

@@ -26,11 +26,20 @@
 void test_node_if_asked(int argc, char **argv, const trp_actor_type *const *types) {
     const char *zygote = getenv(TRPI_ZYGOTE_ENV);
     if (zygote) {
+        if (getenv("TEST_PROGRAM_CLOSES_FILES")) {
+            (void)close(0);
+            (void)close(1);
+        }
         trpi_zygote_main(types, atoi(zygote));
     }
     if (argc == 3 && strcmp(argv[1], "node") == 0) {
         static const trp_resource customs[] = {{"slots", 4}};
-        static const char *const labels[] = {"zone=a", NULL};
+        static char texts[TEST_NODE_LABELS][16];
+        static const char *labels[TEST_NODE_LABELS + 1];
+        for (int i = 0; i < TEST_NODE_LABELS; i++) {
+            trpi_format(texts[i], sizeof texts[i], "key%d=%d", i, i);
+            labels[i] = texts[i];
+        }
         trpi_node_options options = {.address = argv[2],
                                      .host = "127.0.0.1",
                                      .cpus = 8,

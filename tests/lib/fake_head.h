@@ -12,6 +12,7 @@
 #include "core/wire/codec.h"
 
 #define TEST_NODE_ID 7
+#define TEST_NODE_LABELS 70
 
 typedef struct test_letter {
     struct test_letter *next;
@@ -47,7 +48,8 @@ void test_head_open(test_head *head);
 void test_head_close(test_head *head);
 
 /* Starts a node daemon: this program again, with "node ADDRESS" as arguments
- * (test_node_if_asked()). TEST_NODE_DESCRIPTORS in the environment is its ulimit -n. */
+ * (test_node_if_asked()). TEST_NODE_DESCRIPTORS in the environment is its ulimit -n;
+ * with TEST_PROGRAM_CLOSES_FILES its workers' program closes stdin and stdout before trp_init(). */
 void test_head_start_node(test_head *head);
 /* First thing in main(): plays worker or node when this process was started as one. */
 void test_node_if_asked(int argc, char **argv, const trp_actor_type *const *types);

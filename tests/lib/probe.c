@@ -21,6 +21,8 @@
 
 typedef struct probe {
     atomic_int signals;
+    int last;        /* number that came with a signal */
+    bool disorderly; /* one came behind a higher one */
     trp_promise *promise;
     long count;
 } probe;
@@ -46,6 +48,9 @@ static trp_code probe_start(trp_context *ctx, void *state, trp_bytes args, trp_e
     if (strcmp(what, "crash") == 0) {
         raise(SIGSEGV);
     }
+    if (strcmp(what, "slow") == 0) {
+        sleep_ms(5);
+    }
     if (strcmp(what, "hang") == 0) {
         sleep_ms(3600000);
     }
@@ -57,7 +62,33 @@ static void probe_stop(trp_context *ctx, void *state) {
 }
 
 static void probe_signal(trp_context *ctx, void *state, trp_bytes data) {
-    atomic_fetch_add(&((probe *)state)->signals, 1);
+    probe *self = state;
+    char number[16];
+    text_of(data, number, sizeof number);
+    self->disorderly |= data.size > 0 && atoi(number) <= self->last;
+    self->last = data.size > 0 ? atoi(number) : self->last;
+    atomic_fetch_add(&self->signals, 1);
+}
+
+/* Waits for the signal of that number, and tells whether they came in order. */
+static trp_code probe_order(trp_context *ctx, void *state, trp_bytes args, trp_buf *reply,
+                            trp_error *err) {
+    const probe *self = state;
+    char number[16];
+    text_of(args, number, sizeof number);
+    for (int i = 0; i < 5000 && *(volatile const int *)&self->last != atoi(number); i++) {
+        sleep_ms(2);
+    }
+    return trp_buf_printf(reply, "%d %s", self->last, self->disorderly ? "disorderly" : "in order");
+}
+
+/* More than can travel; its pages are never touched. */
+static trp_code probe_huge(trp_context *ctx, void *state, trp_bytes args, trp_buf *reply,
+                           trp_error *err) {
+    size_t size = ((size_t)512 << 20) + 1;
+    trp_code code = trp_buf_reserve(reply, size);
+    reply->size = code == TRP_OK ? size : 0;
+    return code;
 }
 
 static trp_code probe_add(trp_context *ctx, void *state, trp_bytes args, trp_buf *reply,
@@ -207,7 +238,8 @@ static const trp_method probe_methods[] = {
     {"burst", probe_burst},       {"print", probe_print},
     {"child", probe_child},       {"daemon", probe_daemon},
     {"signaled", probe_signaled}, {"defer", probe_defer},
-    {"resolve", probe_resolve},   {NULL, NULL}};
+    {"resolve", probe_resolve},   {"order", probe_order},
+    {"huge", probe_huge},         {NULL, NULL}};
 const trp_actor_type test_probe_type = {.name = "probe",
                                         .state_size = sizeof(probe),
                                         .methods = probe_methods,

@@ -5,7 +5,7 @@
 
 #include "tests/lib/fake_head.h"
 
-/* Its constructor's argument: "fail", "crash", "hang", or nothing. */
+/* Its constructor's argument: "fail", "crash", "slow", "hang", or nothing. */
 extern const trp_actor_type test_probe_type;
 extern const trp_actor_type *const test_probe_types[]; /* only that one */
 
