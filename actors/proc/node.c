@@ -159,8 +159,10 @@ static void handle_packet(trpi_node *node, const trpi_packet *packet, bool is_he
     trp_error err = {0};
     trpi_arena_reset(&node->arena);
     if (trpi_decode(packet->header, &node->arena, &msg, &err) != TRP_OK) {
-        trpi_log(TRPI_WARN, "message_invalid", "from=%s error=\"%s\"", is_head ? "head" : "worker",
-                 err.message);
+        if (is_head || trpi_log_is_due(&node->refused)) {
+            trpi_log(TRPI_WARN, "message_invalid", "from=%s error=\"%s\" refused=%llu",
+                     is_head ? "head" : "worker", err.message, (unsigned long long)node->refused);
+        }
         if (is_head && node->phase == TRPI_NODE_JOINING) {
             trpi_node_report_ready(node, "error: the head answered: %s\n", err.message);
             trpi_node_stop(node, "the head speaks another protocol", 1);
@@ -313,6 +315,7 @@ static trp_code open_signals(trpi_node *node, trp_error *err) {
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGINT);
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a log at ulimit -f is a full disk, and no reason to die */
     if (sigprocmask(SIG_BLOCK, &signals, NULL) != 0) {
         return trpi_fail(err, TRP_EIO, "sigprocmask: %s", strerror(errno));
     }

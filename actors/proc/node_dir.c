@@ -41,9 +41,10 @@ trp_code trpi_node_dir_open(trpi_node *node, trp_error *err) {
     trpi_format(cluster_dir, sizeof cluster_dir, "%s/%.8s", root, node->cluster);
     trpi_format(node->dir, sizeof node->dir, "%s/node-%.8s", cluster_dir, node->uuid);
     trpi_format(logs, sizeof logs, "%s/logs", node->dir);
-    code = trpi_dir_make(logs, 0700, err);
+    /* In this order, and back in the other: what is there without a pid file is swept by nobody. */
+    code = write_pidfile(node, cluster_dir, err);
     if (code == TRP_OK) {
-        code = write_pidfile(node, cluster_dir, err);
+        code = trpi_dir_make(logs, 0700, err);
     }
     return code == TRP_OK ? open_inner(node, err) : code;
 }
@@ -57,8 +58,7 @@ void trpi_node_dir_close(trpi_node *node) {
     }
     if (trpi_dir_remove(node->dir, &err) != TRP_OK) {
         trpi_log(TRPI_WARN, "session_dir_left", "dir=%s error=\"%s\"", node->dir, err.message);
-    }
-    if (node->pidfile.path[0]) {
+    } else if (node->pidfile.path[0]) {
         char *slash = strrchr(node->pidfile.path, '/');
         unlink(node->pidfile.path);
         *slash = '\0';

@@ -42,13 +42,16 @@ static void list_holdings(trpi_node *node, trpi_msg_node_hello *hello) {
     }
 }
 
-static size_t list_labels(const trpi_node_options *options, trpi_text *labels, size_t max) {
+static void list_labels(const trpi_node_options *options, trpi_msg_node_hello *hello) {
     size_t count = 0;
-    while (options->labels && options->labels[count] && count < max) {
-        labels[count].value = options->labels[count];
+    while (options->labels && options->labels[count]) {
         count++;
     }
-    return count;
+    hello->labels = trpi_alloc((count + 1) * sizeof *hello->labels);
+    hello->labels_count = count;
+    for (size_t i = 0; i < count; i++) {
+        hello->labels[i].value = options->labels[i];
+    }
 }
 
 static trp_code say_hello(trpi_node *node, trp_error *err) {
@@ -58,7 +61,6 @@ static trp_code say_hello(trpi_node *node, trp_error *err) {
         return code;
     }
     char host_id[128], name[256];
-    trpi_text labels[64];
     trpi_host_id(host_id, sizeof host_id);
     trpi_host_name(name, sizeof name);
     trpi_msg msg = {.type = TRPI_MSG_NODE_HELLO};
@@ -73,13 +75,13 @@ static trp_code say_hello(trpi_node *node, trp_error *err) {
     hello->resources_count = resources.count;
     hello->devices = resources.devices;
     hello->devices_count = resources.device_count;
-    hello->labels = labels;
-    hello->labels_count = list_labels(node->options, labels, TRPI_COUNTOF(labels));
+    list_labels(node->options, hello);
     list_holdings(node, hello);
     hello->seq = trpi_now_ns();
     hello->join = node->join_ns;
     trpi_node_say(node, &msg);
     free(hello->holdings);
+    free(hello->labels);
     return TRP_OK;
 }
 
@@ -100,7 +102,8 @@ static trp_code connect_head(trpi_node *node, trp_error *err) {
 void trpi_node_join(trpi_node *node) {
     trp_error err = {0};
     node->phase = TRPI_NODE_JOINING;
-    node->join_ns = trpi_now_ns(); /* what was said on earlier connections is void: see NODE_HELLO */
+    node->join_ns =
+        trpi_now_ns(); /* what was said on earlier connections is void: see NODE_HELLO */
     trp_code code = connect_head(node, &err);
     if (code == TRP_OK) {
         code = say_hello(node, &err);
@@ -188,7 +191,6 @@ static void registered(trpi_node *node, const trpi_msg_node_welcome *welcome) {
 
 /* The head that was silent has heard again what runs here. */
 static void resynced(trpi_node *node, const trpi_msg_node_welcome *welcome) {
-    node->resyncing = false;
     if (welcome->node != node->id || welcome->incarnation != node->incarnation) {
         lose(node, "the head gave this node a new incarnation");
         return;
@@ -217,7 +219,6 @@ void trpi_node_welcomed(trpi_node *node, const trpi_msg_node_welcome *welcome) {
  * so that it does not have to guess why an actor is missing among the holdings. */
 static void resync(trpi_node *node) {
     trp_error err = {0};
-    node->resyncing = true;
     trpi_node_say_again(node);
     if (say_hello(node, &err) != TRP_OK) {
         trpi_log(TRPI_ERROR, "resync_failed", "error=\"%s\"", err.message);

@@ -20,32 +20,6 @@ static void log_path(const trpi_node *node, uint64_t actor, char *out, size_t si
 
 /* ---- The file ---- */
 
-static void note_life(trpi_node *node, trpi_node_worker *worker, const char *path) {
-    char note[128];
-    trpi_format(note, sizeof note, "incarnation %llu, pid %d\n",
-                (unsigned long long)worker->incarnation, (int)worker->pid);
-    worker->log_noted = true;
-    (void)!trpi_output_log_append(path, '-', trp_bytes_of(note), NULL);
-}
-
-static void write_log(trpi_node *node, trpi_node_worker *worker, int stream, trp_bytes lines) {
-    char path[256];
-    trp_error err = {0};
-    log_path(node, worker->actor, path, sizeof path);
-    if (!worker->log_noted) {
-        note_life(node, worker, path);
-    }
-    if (trpi_output_log_append(path, marks[stream], lines, &err) == TRP_OK) {
-        node->log_failing = false;
-    } else if (!node->log_failing) {
-        node->log_failing = true; /* once, and not for every line of a full disk */
-        trpi_log(TRPI_ERROR, "log_lost", "actor=%llu error=\"%s\"",
-                 (unsigned long long)worker->actor, err.message);
-    }
-}
-
-/* ---- Batches ---- */
-
 static uint64_t count_lines(const char *data, size_t size) {
     uint64_t count = 0;
     const char *end = data + size;
@@ -55,6 +29,52 @@ static uint64_t count_lines(const char *data, size_t size) {
     }
     return count;
 }
+
+static trp_code note_life(trpi_node_worker *worker, const char *path, trp_error *err) {
+    char note[128];
+    trpi_format(note, sizeof note, "incarnation %llu, pid %d\n",
+                (unsigned long long)worker->incarnation, (int)worker->pid);
+    trp_code code = trpi_output_log_append(path, '-', trp_bytes_of(note), err);
+    worker->log_noted = code == TRP_OK;
+    return code;
+}
+
+static trp_code note_lost(trpi_node_worker *worker, const char *path, trp_error *err) {
+    char note[128];
+    trpi_format(note, sizeof note, "%llu lines are missing here: this file could not be written\n",
+                (unsigned long long)worker->log_lost);
+    trp_code code = trpi_output_log_append(path, '-', trp_bytes_of(note), err);
+    worker->log_lost = code == TRP_OK ? 0 : worker->log_lost;
+    return code;
+}
+
+static void write_log(trpi_node *node, trpi_node_worker *worker, int stream, trp_bytes lines) {
+    char path[256];
+    trp_error err = {0};
+    trp_code code = TRP_OK;
+    log_path(node, worker->actor, path, sizeof path);
+    if (!worker->log_noted) {
+        code = note_life(worker, path, &err);
+    }
+    if (code == TRP_OK && worker->log_lost > 0) {
+        code = note_lost(worker, path, &err);
+    }
+    if (code == TRP_OK) {
+        code = trpi_output_log_append(path, marks[stream], lines, &err);
+    }
+    if (code == TRP_OK) {
+        node->log_failing = false;
+        return;
+    }
+    worker->log_lost += count_lines(lines.data, lines.size);
+    if (!node->log_failing) {
+        node->log_failing = true; /* once, and not for every line of a full disk */
+        trpi_log(TRPI_ERROR, "log_lost", "actor=%llu error=\"%s\"",
+                 (unsigned long long)worker->actor, err.message);
+    }
+}
+
+/* ---- Batches ---- */
 
 /* How many bytes of whole lines fit into `room`. */
 static size_t whole_lines(trp_bytes lines, size_t room) {

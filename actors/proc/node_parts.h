@@ -91,6 +91,7 @@ typedef struct trpi_node_worker {
     uint64_t dropped[2];        /* lines left out after the batch ... */
     uint64_t dropped_before[2]; /* ... and before it, not yet said */
     bool log_noted, in_flush;
+    uint64_t log_lost; /* lines that the log file could not take, not yet noted in it */
     TAILQ_ENTRY(trpi_node_worker) flush;
 } trpi_node_worker;
 
@@ -155,6 +156,7 @@ typedef struct trpi_node {
     char end_reason[128]; /* for NODE_BYE */
     bool end_reached;
     bool sweep_due, trim_due;
+    uint64_t refused; /* messages of workers that were none */
     uint64_t stop_until_ns;
 
     /* Registration */
@@ -163,7 +165,6 @@ typedef struct trpi_node {
     uint64_t join_until_ns;
     uint64_t join_ns; /* when this connection was made: names it for the head */
     trpi_heartbeat *heartbeat;
-    bool resyncing;                /* has told a head that was silent what runs here */
     trpi_said said[TRPI_SAID_MAX]; /* the last EXITED messages, a ring */
     size_t said_next;
 

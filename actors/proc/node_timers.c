@@ -3,6 +3,9 @@
 #include <stdlib.h>
 
 void trpi_timers_add(trpi_timers *timers, uint64_t due_ns, int kind, uint64_t id) {
+    if (due_ns == UINT64_MAX) {
+        return; /* would never be taken out */
+    }
     if (timers->count == timers->capacity) {
         timers->capacity = timers->capacity ? timers->capacity * 2 : 64;
         timers->items = trpi_realloc(timers->items, timers->capacity * sizeof *timers->items);

@@ -19,6 +19,7 @@ typedef struct trpi_timers { /* zero-initialize; a binary heap, earliest first *
     size_t count, capacity;
 } trpi_timers;
 
+/* One that is due at UINT64_MAX, which is never, is not kept. */
 void trpi_timers_add(trpi_timers *timers, uint64_t due_ns, int kind, uint64_t id);
 uint64_t trpi_timers_due(const trpi_timers *timers); /* of the earliest; UINT64_MAX = none */
 /* Takes the earliest if it is due by now. */

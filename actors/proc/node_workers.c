@@ -177,6 +177,15 @@ void trpi_node_start(trpi_node *node, const trpi_msg_start *start, trp_bytes fra
 
 /* ---- What a worker says ---- */
 
+static void refuse(trpi_node *node, const char *event, uint64_t actor, uint64_t incarnation,
+                   const char *type) {
+    if (trpi_log_is_due(&node->refused)) {
+        trpi_log(TRPI_WARN, event, "actor=%llu incarnation=%llu type=%s refused=%llu",
+                 (unsigned long long)actor, (unsigned long long)incarnation, type,
+                 (unsigned long long)node->refused);
+    }
+}
+
 static void hello(trpi_node *node, uint64_t token) {
     trpi_node_worker *worker = trpi_map_get(&node->workers, token);
     if (!worker) {
@@ -189,7 +198,7 @@ static void hello(trpi_node *node, uint64_t token) {
         trpi_zygote_drain(node, worker->program);
     }
     if (worker->phase != TRPI_WORKER_FORKED) {
-        trpi_log(TRPI_WARN, "hello_unexpected", "worker=%llu", (unsigned long long)token);
+        refuse(node, "hello_unexpected", worker->actor, worker->incarnation, "");
     } else if (worker->asked_cause != TRP_CAUSE_NONE) {
         trpi_log(TRPI_DEBUG, "hello_late", "worker=%llu", (unsigned long long)token);
     } else if (worker->actor != 0) {
@@ -213,8 +222,7 @@ void trpi_node_say_started(trpi_node *node, const trpi_node_worker *worker) {
 static void started(trpi_node *node, trpi_node_worker *worker, const trpi_msg_started *msg) {
     if (worker->phase != TRPI_WORKER_STARTING || worker->actor != msg->actor ||
         worker->incarnation != msg->incarnation) {
-        trpi_log(TRPI_WARN, "started_stale", "actor=%llu incarnation=%llu",
-                 (unsigned long long)msg->actor, (unsigned long long)msg->incarnation);
+        refuse(node, "started_stale", msg->actor, msg->incarnation, "STARTED");
         return;
     }
     worker->phase = TRPI_WORKER_ALIVE;
@@ -229,8 +237,7 @@ static void failed(trpi_node *node, trpi_node_worker *worker, const trpi_msg_wor
                    trp_bytes frame) {
     if (worker->actor != msg->actor || worker->incarnation != msg->incarnation ||
         (msg->cause != TRP_CAUSE_NEVER_STARTED && msg->cause != TRP_CAUSE_FINISHED)) {
-        trpi_log(TRPI_WARN, "worker_failed_invalid", "actor=%llu cause=%llu",
-                 (unsigned long long)msg->actor, (unsigned long long)msg->cause);
+        refuse(node, "worker_failed_invalid", msg->actor, msg->incarnation, "WORKER_FAILED");
         return;
     }
     worker->told_cause = (trp_cause)msg->cause;
@@ -258,7 +265,8 @@ void trpi_node_from_worker(trpi_node *node, uint64_t token, const trpi_msg *msg,
     } else if (msg->type == TRPI_MSG_WORKER_FAILED) {
         failed(node, worker, &msg->worker_failed, frame);
     } else if (msg->type != TRPI_MSG_PONG) {
-        trpi_log(TRPI_WARN, "message_unexpected", "from=worker type=%s", trpi_msg_name(msg->type));
+        refuse(node, "message_unexpected", worker->actor, worker->incarnation,
+               trpi_msg_name(msg->type));
     }
 }
 

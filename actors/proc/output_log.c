@@ -41,6 +41,7 @@ static trp_code mark_lines(char mark, trp_bytes text, trp_buf *out) {
 trp_code trpi_output_log_append(const char *path, char mark, trp_bytes text, trp_error *err) {
     /* Opened for each batch: a descriptor per actor would cost the daemon a third of its limit. */
     trp_buf marked = {0};
+    struct stat before;
     int fd = -1;
     trp_code code = mark_lines(mark, text, &marked);
     if (code != TRP_OK) {
@@ -48,11 +49,15 @@ trp_code trpi_output_log_append(const char *path, char mark, trp_bytes text, trp
         goto out;
     }
     fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    if (fd < 0) {
+    if (fd < 0 || fstat(fd, &before) != 0) {
         code = trpi_fail(err, TRP_EIO, "open %s: %s", path, strerror(errno));
         goto out;
     }
     code = write_all(fd, trp_buf_bytes(&marked), path, err);
+    if (code != TRP_OK) {
+        /* The part of a line that fitted would be glued to the next one. */
+        (void)!ftruncate(fd, before.st_size);
+    }
 out:
     if (fd >= 0) {
         close(fd);

@@ -8,7 +8,8 @@
 
 #include "core/base/base.h"
 
-/* Appends whole lines under a mark; `text` ends with a newline. */
+/* Appends whole lines under a mark, all or none of them; `text` ends with a newline. One writer at
+ * a time. */
 TRP_CHECKED trp_code trpi_output_log_append(const char *path, char mark, trp_bytes text,
                                             trp_error *err);
 

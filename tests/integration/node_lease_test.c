@@ -34,7 +34,8 @@ static void a_node_tells_what_its_host_offers(void **state) {
     assert_string_equal(hello->resources[3].name, "slots");
     assert_int_equal(hello->devices_count, 2);
     assert_string_equal(hello->devices[1].value, "1");
-    assert_int_equal(hello->labels_count, 1);
+    assert_int_equal(hello->labels_count, TEST_NODE_LABELS);
+    assert_string_equal(hello->labels[TEST_NODE_LABELS - 1].value, "key69=69");
     assert_int_equal(hello->pid, head.node);
     test_head_close(&head);
 }

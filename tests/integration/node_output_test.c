@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -97,12 +98,73 @@ static void nothing_written_before_death_is_lost(void **state) {
     test_head_forget(head);
 }
 
+static void a_log_that_was_full_says_what_is_missing(void **state) {
+    test_head *head = *state;
+    test_caller caller;
+    struct rlimit before, little;
+    test_start_probe(head, &caller, NULL);
+    (void)test_caller_ask(&caller, "print", "one");
+    assert_int_equal(prlimit(head->node, RLIMIT_FSIZE, NULL, &before), 0);
+    little = before;
+    little.rlim_cur = 60; /* the note of its life and the two lines fit */
+    assert_int_equal(prlimit(head->node, RLIMIT_FSIZE, &little, NULL), 0);
+    (void)test_caller_ask(&caller, "print", "a line that is too long for the rest of the file");
+    test_head_listen(head, 200);
+    assert_int_equal(prlimit(head->node, RLIMIT_FSIZE, &before, NULL), 0);
+    (void)test_caller_ask(&caller, "print", "two");
+    test_end_probe(head, &caller);
+    const trpi_msg_logs_data *data = query(head, caller.actor, "", 0, 0);
+    const char *text = (const char *)data->data.data;
+    assert_null(memmem(text, data->data.size, "too long", 8));
+    assert_non_null(memmem(text, data->data.size, "\n2 lines are missing here", 24));
+    assert_non_null(memmem(text, data->data.size, "\nout two\n", 9));
+    test_head_forget(head);
+}
+
+static void a_program_that_closed_its_standard_files_has_output(void **state) {
+    test_head head;
+    test_caller caller;
+    test_head_open(&head);
+    setenv("TEST_PROGRAM_CLOSES_FILES", "1", 1);
+    test_head_start_node(&head);
+    unsetenv("TEST_PROGRAM_CLOSES_FILES");
+    (void)test_head_wait(&head, TRPI_MSG_NODE_HELLO);
+    test_start_probe(&head, &caller, NULL);
+    (void)test_caller_ask(&caller, "print", "one");
+    test_end_probe(&head, &caller);
+    const trpi_msg_logs_data *data = query(&head, caller.actor, "out", 0, 0);
+    assert_int_equal(data->data.size, 8);
+    assert_memory_equal(data->data.data, "out one\n", 8);
+    test_head_close(&head);
+}
+
+static void offsets_that_are_none_are_answered(void **state) {
+    test_head *head = *state;
+    test_caller caller;
+    test_start_probe(head, &caller, NULL);
+    (void)test_caller_ask(&caller, "print", "one");
+    test_end_probe(head, &caller);
+    const uint64_t offsets[] = {UINT64_MAX - 1, (uint64_t)1 << 63, INT64_MAX, 1 << 20};
+    for (size_t i = 0; i < 4; i++) {
+        const trpi_msg_logs_data *data = query(head, caller.actor, "", offsets[i], UINT64_MAX);
+        assert_int_equal(data->code, TRP_OK);
+        assert_int_equal(data->data.size, 0);
+        assert_true(data->next_offset < 1 << 20);
+    }
+    const trpi_msg_logs_data *data = query(head, caller.actor, "out", UINT64_MAX, UINT64_MAX);
+    assert_int_equal(data->data.size, 8); /* a tail that is longer than the file is the file */
+    test_head_forget(head);
+}
+
 int main(int argc, char **argv) {
     test_node_if_asked(argc, argv, test_probe_types);
     test_head_own_root();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(output_reaches_the_driver_and_the_log),
         cmocka_unit_test(nothing_written_before_death_is_lost),
+        cmocka_unit_test(a_log_that_was_full_says_what_is_missing),
+        cmocka_unit_test(a_program_that_closed_its_standard_files_has_output),
+        cmocka_unit_test(offsets_that_are_none_are_answered),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

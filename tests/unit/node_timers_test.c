@@ -42,10 +42,19 @@ static void a_timer_that_is_not_due_stays(void **state) {
     trpi_timers_release(&timers);
 }
 
+static void a_timer_for_never_takes_no_room(void **state) {
+    trpi_timers timers = {0};
+    trpi_timers_add(&timers, UINT64_MAX, 1, 2);
+    assert_int_equal(timers.count, 0);
+    assert_int_equal(trpi_timers_due(&timers), UINT64_MAX);
+    trpi_timers_release(&timers);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(timers_come_in_the_order_of_their_time),
         cmocka_unit_test(a_timer_that_is_not_due_stays),
+        cmocka_unit_test(a_timer_for_never_takes_no_room),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,11 @@
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -113,6 +115,22 @@ static void what_is_not_there_is_an_error(void **state) {
     assert_non_null(strstr(err.message, "/nowhere/log"));
 }
 
+static void lines_that_do_not_fit_leave_no_part_behind(void **state) {
+    struct rlimit before, little;
+    trp_error err = {0};
+    append('o', "first\n");
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    little = before;
+    little.rlim_cur = strlen("o first\n") + 6;
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &little), 0);
+    assert_int_equal(trpi_output_log_append(path, 'o', trp_bytes_of("second\nthird\n"), &err),
+                     TRP_EIO);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    append('e', "fourth\n");
+    (void)expect("", 0, 0, ALL, "first\nfourth\n");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(streams_are_told_apart_and_keep_their_order, setup,
@@ -123,6 +141,8 @@ int main(void) {
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(the_tail_starts_with_a_whole_line, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_not_there_is_an_error, setup, teardown),
+        cmocka_unit_test_setup_teardown(lines_that_do_not_fit_leave_no_part_behind, setup,
+                                        teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
