@@ -9,7 +9,7 @@
 #include "core/net/clock.h"
 
 typedef struct group_word {
-    bool is_placed;
+    bool is_placed, is_infeasible;
     trp_code code; /* why it will never be */
     char *message; /* that, or what is missing */
     uint64_t *nodes;
@@ -32,6 +32,7 @@ static void take_word(trp_runtime *rt, const trpi_msg_group_state *state) {
     }
     drop_content(view);
     *view = (group_word){.is_placed = state->placed,
+                         .is_infeasible = state->infeasible,
                          .code = (trp_code)state->code,
                          .message = trpi_strdup(state->message),
                          .nodes = trpi_alloc((state->nodes_count + 1) * sizeof(uint64_t)),
@@ -196,7 +197,8 @@ trp_code trp_group_wait(trp_runtime *rt, trp_group group, uint64_t timeout_ms, u
     } else if (view->code != TRP_OK) {
         code = trpi_fail(err, view->code, "%s", view->message);
     } else if (!view->is_placed) {
-        code = trpi_fail(err, TRP_ETIMEOUT, "not placed in time: %s", view->message);
+        code = trpi_fail(err, view->is_infeasible ? TRP_EINFEASIBLE : TRP_ETIMEOUT,
+                         "not placed in time: %s", view->message);
     } else {
         code = hand_out_nodes(view, ret_nodes, node_count, err);
     }

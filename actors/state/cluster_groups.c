@@ -52,7 +52,7 @@ static trpi_msg_group_state state_of(trpi_cluster *c, const trpi_group_rec *grou
     char why[400];
     state.placed = group->phase == TRPI_GROUP_PLACED;
     if (!state.placed) {
-        (void)trpi_group_explain(c, group, why, sizeof(why));
+        state.infeasible = trpi_group_explain(c, group, why, sizeof(why)) == TRPI_INFEASIBLE;
         state.message = trpi_keep(c, why);
         return state;
     }

@@ -276,7 +276,7 @@ static void a_group_is_placed_or_tells_what_is_missing(void **state) {
 
     bundles[0].cpus = 100000;
     TEST_OK(trp_group_create(rt, &options, &group, err));
-    assert_int_equal(trp_group_wait(rt, group, 100, NULL, 0, &error), TRP_ETIMEOUT);
+    assert_int_equal(trp_group_wait(rt, group, 100, NULL, 0, &error), TRP_EINFEASIBLE);
     assert_non_null(strstr(error.message, "cpu"));
     TEST_OK(trp_group_remove(rt, group, err));
     options.bundle_count = 0;
