@@ -33,7 +33,8 @@ typedef struct trp_comm_options { /* zero-initialize what has a default */
     const char *address;          /* of the root; copied */
     int rank, world;
     uint64_t token;
-    uint64_t timeout_ms; /* 1 800 000; for joining and for each collective */
+    uint64_t timeout_ms;      /* 1 800 000; for each collective ... */
+    uint64_t join_timeout_ms; /* ... and for joining; timeout_ms */
 } trp_comm_options;
 
 /* Joins, and waits for all ranks to have joined. TRP_ETIMEOUT names the ranks that are missing. */

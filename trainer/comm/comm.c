@@ -95,6 +95,7 @@ trp_code trp_comm_open(const trp_comm_options *options, trp_comm **ret_comm, trp
     }
     trp_comm_options full = *options;
     full.timeout_ms = full.timeout_ms ? full.timeout_ms : TRPI_COMM_TIMEOUT_MS;
+    full.join_timeout_ms = full.join_timeout_ms ? full.join_timeout_ms : full.timeout_ms;
     trp_comm *comm = NULL;
     code = kind->open(&full, &comm, err);
     if (code) {
