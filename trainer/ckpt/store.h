@@ -115,6 +115,11 @@ TRP_CHECKED trp_code trpi_store_discard(trpi_store *store, uint64_t attempt, uin
 /* Removes a committed checkpoint; missing is TRP_ENOTFOUND. */
 TRP_CHECKED trp_code trpi_store_remove(trpi_store *store, uint64_t number, trp_error *err);
 
+/* Takes the run for this attempt, durably: TRP_ECANCELED when an attempt as high has been taken, by
+ * whomever; of two that claim the same one at the same time, one gets it. sweep() does the same for
+ * an attempt that is this process' own already. */
+TRP_CHECKED trp_code trpi_store_claim(trpi_store *store, uint64_t attempt, trp_error *err);
+
 /* Removes staging directories of attempts below `attempt` and half-removed checkpoints. Call it
  * when an attempt begins, before list(). */
 TRP_CHECKED trp_code trpi_store_sweep(trpi_store *store, uint64_t attempt, trp_error *err);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -326,6 +327,38 @@ static trp_code raise_fence(trpi_store *store, uint64_t attempt, trp_error *err)
                          store->path, owner, attempt);
     }
     return trpi_store_write_number(store->path, TRPI_STORE_ATTEMPT, attempt, err);
+}
+
+static trp_code claim_locked(trpi_store *store, uint64_t attempt, trp_error *err) {
+    uint64_t owner = 0;
+    trp_code code = trpi_store_attempt(store, &owner, err);
+    if (!code && owner >= attempt) {
+        return trpi_fail(err, TRP_ECANCELED,
+                         "%s: another driver has taken this run over, with attempt %" PRIu64
+                         "; ours would have been attempt %" PRIu64,
+                         store->path, owner, attempt);
+    }
+    return code ? code : trpi_store_write_number(store->path, TRPI_STORE_ATTEMPT, attempt, err);
+}
+
+/* The lock is of the directory itself and goes with its holder, so nothing is left to clean up. It
+ * is held for two small files' time: whoever meets it lost the race. */
+trp_code trpi_store_claim(trpi_store *store, uint64_t attempt, trp_error *err) {
+    int fd = open(store->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) {
+        return trpi_fail(err, TRP_EIO, "%s: %s", store->path, strerror(errno));
+    }
+    trp_code code;
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
+        code = claim_locked(store, attempt, err);
+    } else if (errno == EWOULDBLOCK) {
+        code = trpi_fail(err, TRP_ECANCELED, "%s: another driver takes this run at this moment",
+                         store->path);
+    } else {
+        code = trpi_fail(err, TRP_EIO, "%s: lock: %s", store->path, strerror(errno));
+    }
+    close(fd);
+    return code;
 }
 
 trp_code trpi_store_sweep(trpi_store *store, uint64_t attempt, trp_error *err) {
