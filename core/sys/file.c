@@ -14,7 +14,10 @@
 #define READ_STEP_BYTES 65536 /* files of /proc say that their size is 0 */
 
 static trp_code failed(trp_error *err, const char *verb, const char *path, int error) {
-    trp_code code = error == ENOENT ? TRP_ENOTFOUND : error == ENOMEM ? TRP_ENOMEM : TRP_EIO;
+    trp_code code = error == ENOENT                      ? TRP_ENOTFOUND
+                    : error == ENOMEM                    ? TRP_ENOMEM
+                    : error == EMFILE || error == ENFILE ? TRP_EBUSY
+                                                         : TRP_EIO;
     return trpi_fail(err, code, "%s %s: %s", verb, path, strerror(error));
 }
 
@@ -29,6 +32,9 @@ static int read_all(int fd, size_t max_bytes, trp_buf *out) {
         step = (size_t)info.st_size + 1; /* the byte more meets the end without a second step */
     }
     while (max_bytes == 0 || out->size - start <= max_bytes) {
+        if (max_bytes > 0 && step - 1 > max_bytes - (out->size - start)) {
+            step = max_bytes - (out->size - start) + 1; /* no more of a file of any size */
+        }
         if (trp_buf_reserve(out, step) != TRP_OK) {
             return ENOMEM;
         }

@@ -1,4 +1,5 @@
-/* file.h: files and directories. Errors name the path and errno's text. */
+/* file.h: files and directories. Errors name the path and errno's text; TRP_EBUSY and TRP_ENOMEM
+ * say that this process is out of descriptors or memory, and nothing of the file. */
 #ifndef TRPI_FILE_H
 #define TRPI_FILE_H
 

@@ -1,10 +1,12 @@
 /* The store: the life of a checkpoint in a run's directory, one step at a time. Kills are in
  * tests/fault/ckpt_crash_test.c. */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -418,6 +420,72 @@ static void a_torn_line_of_metrics_is_cut_off(void **state) {
     trpi_store_close(store);
 }
 
+typedef struct race {
+    trpi_store *store;
+    trpi_manifest manifest;
+    pthread_barrier_t both;
+    trp_code code;
+} race;
+
+static void *commit_late(void *arg) {
+    race *r = arg;
+    trp_error err;
+    pthread_barrier_wait(&r->both);
+    r->code = trpi_store_commit(r->store, &r->manifest, NULL, &err);
+    return NULL;
+}
+
+/* An older attempt that has just passed the fence, and its successor's sweep. */
+static void T15_what_an_older_attempt_still_commits_is_whole(void **state) {
+    trp_error err;
+    size_t count = 0, committed = 0;
+    trpi_checkpoint *all = NULL;
+    race r = {.store = open_run("race")};
+    pthread_barrier_init(&r.both, NULL, 2);
+    for (uint64_t round = 0; round < 100; round++) {
+        pthread_t thread;
+        uint64_t next = 0;
+        must(trpi_store_next_number(r.store, &next, &err), &err);
+        r.manifest =
+            (trpi_manifest){.number = next, .step = round, .attempt = 2 * round + 1, .world = 1};
+        stage_and_seal(r.store, &r.manifest, 0, &r.manifest);
+        assert_int_equal(pthread_create(&thread, NULL, commit_late, &r), 0);
+        pthread_barrier_wait(&r.both);
+        usleep((useconds_t)(round % 50) * 10);
+        must(trpi_store_sweep(r.store, 2 * round + 2, &err), &err);
+        pthread_join(thread, NULL);
+        committed += r.code == TRP_OK;
+        trpi_manifest_release(&r.manifest);
+    }
+    must(trpi_store_list(r.store, &all, &count, &err), &err);
+    assert_int_equal(count, committed);
+    for (size_t i = 0; i < count; i++) {
+        must(all[i].damage.code, &all[i].damage);
+        must(trpi_manifest_verify(&all[i].manifest, all[i].path, TRPI_VERIFY_CHECKSUMS, &err),
+             &err);
+    }
+    trpi_checkpoints_free(all, count);
+    pthread_barrier_destroy(&r.both);
+    trpi_store_close(r.store);
+}
+
+static void without_descriptors_no_checkpoint_is_called_damaged(void **state) {
+    trp_error err;
+    trpi_manifest manifest = {0};
+    struct rlimit before;
+    char path[512];
+    trpi_store *store = open_run("busy");
+    must(commit(store, 1, 0, &err), &err);
+    trpi_format(path, sizeof path, "%s/checkpoint_000000", trpi_store_path(store));
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    struct rlimit none = {0, before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    trp_code code = trpi_manifest_read(path, &manifest, &err);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(code, TRP_EBUSY);
+    trpi_store_close(store);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(T07_a_committed_checkpoint_holds_exactly_the_shards_that_were_sealed),
@@ -433,6 +501,8 @@ int main(void) {
         cmocka_unit_test(T33_modes_and_paths_are_told_apart),
         cmocka_unit_test(a_run_without_its_record_is_still_a_run),
         cmocka_unit_test(a_torn_line_of_metrics_is_cut_off),
+        cmocka_unit_test(T15_what_an_older_attempt_still_commits_is_whole),
+        cmocka_unit_test(without_descriptors_no_checkpoint_is_called_damaged),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

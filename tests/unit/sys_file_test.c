@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -79,6 +80,30 @@ static void a_file_that_is_too_large_or_missing_appends_nothing(void **state) {
     assert_int_equal(trpi_file_read(dir, 0, &content, &err), TRP_EIO);
     assert_string_equal((char *)content.data, "kept");
     assert_false(trpi_file_exists(in_dir("none")));
+    trp_buf_release(&content);
+}
+
+static void no_more_of_a_file_is_read_than_is_allowed(void **state) {
+    trp_buf content = {0};
+    trp_error err;
+    assert_int_equal(trpi_file_write_atomic(in_dir("f"), trp_bytes_of("1"), NULL), TRP_OK);
+    assert_int_equal(truncate(in_dir("f"), (off_t)1 << 30), 0); /* a hole: nothing on the disk */
+    assert_int_equal(trpi_file_read(in_dir("f"), 100, &content, &err), TRP_EINVALID);
+    assert_true(content.capacity < 4096);
+    trp_buf_release(&content);
+}
+
+static void a_process_without_descriptors_says_so(void **state) {
+    trp_buf content = {0};
+    trp_error err;
+    struct rlimit before;
+    assert_int_equal(trpi_file_write_atomic(in_dir("f"), trp_bytes_of("1"), NULL), TRP_OK);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    struct rlimit none = {0, before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    trp_code code = trpi_file_read(in_dir("f"), 0, &content, &err);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(code, TRP_EBUSY);
     trp_buf_release(&content);
 }
 
@@ -308,6 +333,8 @@ int main(void) {
         IN_DIR(what_is_written_is_read_and_nothing_else_is_left),
         IN_DIR(an_empty_file_is_a_file),
         IN_DIR(a_file_that_is_too_large_or_missing_appends_nothing),
+        IN_DIR(no_more_of_a_file_is_read_than_is_allowed),
+        IN_DIR(a_process_without_descriptors_says_so),
         IN_DIR(a_file_whose_size_is_not_told_is_read_whole),
         IN_DIR(a_write_that_fails_leaves_the_old_content),
         IN_DIR(directories_are_made_with_their_parents_once),

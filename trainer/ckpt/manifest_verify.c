@@ -42,8 +42,10 @@ trp_code trpi_file_checksum(const char *path, uint64_t *ret_size, char ret_xxh3[
                             trp_error *err) {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
-        return trpi_fail(err, errno == ENOENT ? TRP_ENOTFOUND : TRP_EIO, "%s: %s", path,
-                         strerror(errno));
+        trp_code code = errno == ENOENT                      ? TRP_ENOTFOUND
+                        : errno == EMFILE || errno == ENFILE ? TRP_EBUSY
+                                                             : TRP_EIO;
+        return trpi_fail(err, code, "%s: %s", path, strerror(errno));
     }
     trpi_hasher *hasher = trpi_hasher_new();
     trp_code code = hasher ? hash_fd(fd, path, hasher, ret_size, err)

@@ -335,8 +335,13 @@ void trpi_checkpoints_free(trpi_checkpoint *checkpoints, size_t count) {
     free(checkpoints);
 }
 
-/* Reads the manifest. What is wrong with it goes into the checkpoint, not to the caller, unless
- * this process is at its end of memory, which says nothing about the checkpoint. */
+/* This process is at its end of memory or descriptors, which says nothing about a checkpoint: to
+ * take an older one for that would lose work. */
+static bool is_our_trouble(trp_code code) {
+    return code == TRP_ENOMEM || code == TRP_EBUSY;
+}
+
+/* Reads the manifest. What is wrong with it goes into the checkpoint, not to the caller. */
 static trp_code read_checkpoint(const trpi_store *store, const char *name, uint64_t number,
                                 trpi_checkpoint *out, trp_error *err) {
     trp_error *damage = &out->damage;
@@ -346,8 +351,8 @@ static trp_code read_checkpoint(const trpi_store *store, const char *name, uint6
         return trpi_fail(err, TRP_ENOMEM, "%s", name);
     }
     trp_code code = trpi_manifest_read(out->path, &out->manifest, damage);
-    if (code == TRP_ENOMEM) {
-        return trpi_fail(err, code, "%s", name);
+    if (is_our_trouble(code)) {
+        return trpi_fail(err, code, "%s", damage->message);
     }
     if (!code && out->manifest.number != number) {
         trpi_fail(damage, TRP_ECORRUPT, "%s: its manifest is that of checkpoint %" PRIu64,
@@ -409,8 +414,8 @@ static trp_code pick_newest(trpi_checkpoint *all, size_t count, trpi_verify dept
             *c = (trpi_checkpoint){0};
             return TRP_OK;
         }
-        if (code == TRP_ENOMEM || !damaged) {
-            return trpi_fail(err, code == TRP_ENOMEM ? code : TRP_ECORRUPT, "%s",
+        if (is_our_trouble(code) || !damaged) {
+            return trpi_fail(err, is_our_trouble(code) ? code : TRP_ECORRUPT, "%s",
                              c->damage.message);
         }
         damaged(arg, c->number, c->path, &c->damage);

@@ -6,6 +6,7 @@
  *       checkpoint_000000/ ...         committed; each has a manifest.json
  *       .staging-<attempt>-<number>/   being written; rank r's files in .rank-<r>/
  *       .deleted-<number>/             being removed
+ *       .deleted-<attempt>-<number>/   the same, of staging
  *       .last-number                   the highest number removed: numbers start above it
  *       .attempt                       the attempt that owns the run: older ones may not commit
  *

@@ -361,6 +361,32 @@ trp_code trpi_store_claim(trpi_store *store, uint64_t attempt, trp_error *err) {
     return code;
 }
 
+/* An older attempt may have passed the fence just before it was raised, and be about to rename this
+ * very directory: so it is renamed first. Whoever comes first has all of it, and no checkpoint is
+ * emptied while it becomes one. */
+static trp_code sweep_staging(const trpi_store *store, const char *name, trp_error *err) {
+    trp_buf path = {0}, deleted = {0};
+    trp_code code = trpi_store_path_set(&path, err, "%s/%s", store->path, name);
+    if (!code) {
+        code = trpi_store_path_set(&deleted, err, "%s/.deleted%s", store->path, strchr(name, '-'));
+    }
+    if (!code) {
+        code = remove_tree(text_of(&deleted), err);
+    }
+    if (!code) {
+        code = rename_path(text_of(&path), text_of(&deleted), err);
+    }
+    if (code == TRP_ENOTFOUND) {
+        trpi_error_clear(err); /* it has become a checkpoint */
+        code = TRP_OK;
+    } else if (!code) {
+        code = remove_tree(text_of(&deleted), err);
+    }
+    trp_buf_release(&path);
+    trp_buf_release(&deleted);
+    return code;
+}
+
 trp_code trpi_store_sweep(trpi_store *store, uint64_t attempt, trp_error *err) {
     char **names = NULL;
     size_t count = 0;
@@ -371,8 +397,9 @@ trp_code trpi_store_sweep(trpi_store *store, uint64_t attempt, trp_error *err) {
         code = trpi_dir_list(store->path, &names, &count, err);
     }
     for (size_t i = 0; !code && i < count; i++) {
-        bool stale = trpi_store_is_staging(names[i], &of) && of < attempt;
-        if (stale || strncmp(names[i], ".deleted-", strlen(".deleted-")) == 0) {
+        if (trpi_store_is_staging(names[i], &of) && of < attempt) {
+            code = sweep_staging(store, names[i], err);
+        } else if (strncmp(names[i], ".deleted-", strlen(".deleted-")) == 0) {
             code = trpi_store_path_set(&path, err, "%s/%s", store->path, names[i]);
             code = code ? code : remove_tree(text_of(&path), err);
         }
