@@ -221,7 +221,7 @@ uint64_t trpi_process_start_time(pid_t pid) {
     trpi_format(path, sizeof(path), "/proc/%d/stat", (int)pid);
     FILE *file = fopen(path, "re");
     if (file == NULL) {
-        return 0;
+        return errno == ENOENT || errno == ESRCH ? 0 : TRPI_START_TIME_UNKNOWN;
     }
     size_t size = fread(line, 1, sizeof(line) - 1, file);
     fclose(file);

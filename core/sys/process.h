@@ -31,7 +31,9 @@ void trpi_pidfd_signal(int pidfd, int signal);
 void trpi_kill_group(pid_t pgid, int signal); /* no error when it is gone */
 
 /* Start time in clock ticks since boot (/proc/PID/stat field 22); 0 = no such process, or only its
- * exit status is left (a zombie). (pid, start time) names a process for good. */
+ * exit status is left (a zombie); TRPI_START_TIME_UNKNOWN = it can't be looked at, for want of a
+ * descriptor or memory. (pid, start time) names a process for good. */
+#define TRPI_START_TIME_UNKNOWN UINT64_MAX
 uint64_t trpi_process_start_time(pid_t pid);
 
 TRP_CHECKED trp_code trpi_become_subreaper(trp_error *err);

@@ -171,7 +171,10 @@ static void list_cluster(const char *root, const char *dir, pidfile_list *list) 
         list->files = trpi_realloc(list->files, (list->count + 1) * sizeof(*list->files));
         list->alive = trpi_realloc(list->alive, (list->count + 1) * sizeof(*list->alive));
         list->files[list->count] = file;
-        list->alive[list->count] = trpi_process_start_time(file.pid) == file.start_time;
+        uint64_t start_time = trpi_process_start_time(file.pid);
+        /* In doubt it lives: what belongs to the dead is removed. */
+        list->alive[list->count] =
+            start_time == file.start_time || start_time == TRPI_START_TIME_UNKNOWN;
         list->count++;
     }
     trpi_names_free(names, count);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <troupe/comm.h>
 #include <unistd.h>
@@ -667,6 +668,24 @@ static void no_descriptor_outlives_a_communicator(void **state) {
     assert_int_equal(count_fds(), before);
 }
 
+static void run_without_descriptors(rank_state *rank, trp_comm *comm) {
+    struct rlimit before;
+    if (trp_comm_rank(comm) == 1) { /* is waited for, and looked at, meanwhile */
+        usleep(200 * 1000);
+        check_code(rank, "barrier", trp_comm_barrier(comm, &rank->error));
+        return;
+    }
+    getrlimit(RLIMIT_NOFILE, &before);
+    struct rlimit none = {0, before.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &none);
+    check_code(rank, "barrier", trp_comm_barrier(comm, &rank->error));
+    setrlimit(RLIMIT_NOFILE, &before);
+}
+
+static void a_rank_without_descriptors_takes_nobody_for_dead(void **state) {
+    expect_all_well(2, true, run_without_descriptors, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_collective_gives_what_it_says_to_threads),
@@ -683,6 +702,7 @@ int main(void) {
         cmocka_unit_test(bad_arguments_are_refused_with_what_to_change),
         cmocka_unit_test(a_world_of_one_needs_no_peer),
         cmocka_unit_test(no_descriptor_outlives_a_communicator),
+        cmocka_unit_test(a_rank_without_descriptors_takes_nobody_for_dead),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -282,6 +283,16 @@ static void pid_and_start_time_name_a_process(void **state) {
     assert_true(trpi_process_start_time(0x7ffffff0) == 0);
 }
 
+static void a_process_that_cannot_be_looked_at_is_not_called_gone(void **state) {
+    struct rlimit before;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    struct rlimit none = {0, before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    uint64_t start_time = trpi_process_start_time(getpid());
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_true(start_time == TRPI_START_TIME_UNKNOWN);
+}
+
 static void a_zombie_is_no_process_any_more(void **state) {
     pid_t pid = fork();
     if (pid == 0) {
@@ -406,6 +417,7 @@ int main(void) {
         cmocka_unit_test(a_parent_that_is_gone_is_noticed),
         cmocka_unit_test(orphans_come_to_a_subreaper),
         cmocka_unit_test(pid_and_start_time_name_a_process),
+        cmocka_unit_test(a_process_that_cannot_be_looked_at_is_not_called_gone),
         cmocka_unit_test(a_zombie_is_no_process_any_more),
         cmocka_unit_test(a_pidfd_of_nobody_is_none),
         cmocka_unit_test(a_message_brings_its_descriptors),

@@ -186,11 +186,15 @@ static trp_code map_room(trpi_room *room, int fd, trp_error *err) {
 static trp_code take_seat(trpi_room *room, trp_error *err) {
     seat *mine = &room->seats[room->rank];
     int64_t nobody = 0;
+    uint64_t start_time = trpi_process_start_time(getpid());
+    if (start_time == TRPI_START_TIME_UNKNOWN) {
+        return trpi_fail(err, TRP_EBUSY, "no descriptors left (ulimit -n)");
+    }
     if (!atomic_compare_exchange_strong(&mine->pid, &nobody, (int64_t)getpid())) {
         return trpi_fail(err, TRP_EEXISTS, "process %lld has joined as rank %d already",
                          (long long)nobody, room->rank);
     }
-    mine->start_time = trpi_process_start_time(getpid());
+    mine->start_time = start_time;
     atomic_store(&mine->state, JOINED);
     return TRP_OK;
 }
@@ -430,7 +434,8 @@ static bool process_gone(trpi_room *room, int peer) {
     int *pidfd = &room->pidfds[peer];
     if (*pidfd < 0) {
         *pidfd = trpi_pidfd_open(pid);
-        if (trpi_process_start_time(pid) != s->start_time) {
+        uint64_t start_time = trpi_process_start_time(pid);
+        if (start_time != s->start_time && start_time != TRPI_START_TIME_UNKNOWN) {
             return true;
         }
     }
