@@ -22,7 +22,7 @@ static void draw_id(trp_runtime *rt) {
 }
 
 static trp_code fill_in(trp_runtime *rt, const trpi_client_options *options, trp_error *err) {
-    rt->data.wake_fd = rt->data.deaths_fd = rt->control.wake_fd = -1;
+    rt->data.wake_fd = rt->data.deaths_fd = rt->data.corks.timer_fd = rt->control.wake_fd = -1;
     TRPI_SET(rt->address, options->address);
     TRPI_SET(rt->kind, options->kind);
     TRPI_SET(rt->job, options->job ? options->job : "");
@@ -101,6 +101,9 @@ void trpi_client_close(trp_runtime **rt, bool say_bye) {
     trpi_client_reply *storage;
     const trpi_msg *reply;
     trpi_msg msg = {.type = TRPI_MSG_CLIENT_BYE};
+    trpi_data_enter(*rt);
+    trpi_corks_flush(*rt);
+    trpi_data_leave(*rt);
     /* A head that does not answer in time learns of our end by our silence. */
     if (say_bye &&
         trpi_client_request(*rt, &msg, BYE_TIMEOUT_MS, &storage, &reply, NULL) == TRP_OK) {

@@ -284,12 +284,16 @@ static void *control_main(void *arg) {
         if (must_stop) {
             return NULL;
         }
-        trpi_poll_item items[] = {{.fd = control->wake_fd}, {.sock = control->sock}};
+        trpi_poll_item items[] = {
+            {.fd = control->wake_fd}, {.fd = rt->data.corks.timer_fd}, {.sock = control->sock}};
         uint64_t wake_ns = control->is_welcome ? control->next_heartbeat_ns
                                                : control->last_turn_ns + 100 * NS_PER_MS;
-        size_t count = control->sock != NULL ? 2 : 1;
+        size_t count = control->sock != NULL ? 3 : 2;
         if (trpi_poll(items, count, trpi_left_ms(wake_ns)) == TRP_OK && items[0].ready) {
             trpi_wake_clear(control->wake_fd);
+        }
+        if (items[1].ready) {
+            trpi_corks_tend(rt);
         }
         if (control->sock != NULL) {
             send_queue(rt);

@@ -26,7 +26,10 @@ trp_code trpi_data_open(trp_runtime *rt, trp_error *err) {
     if (data->wake_fd < 0 || data->deaths_fd < 0) {
         return trpi_fail(err, TRP_EBUSY, "no descriptors left (ulimit -n)");
     }
-    return trpi_sock_open(rt->net, TRPI_ROUTER, trpi_client_id(rt), &data->sock, err);
+    trp_code code = trpi_corks_open(rt, err);
+    return code == TRP_OK
+               ? trpi_sock_open(rt->net, TRPI_ROUTER, trpi_client_id(rt), &data->sock, err)
+               : code;
 }
 
 static void close_fd(int fd) {
@@ -37,6 +40,7 @@ static void close_fd(int fd) {
 
 void trpi_data_close(trp_runtime *rt) {
     trpi_data *data = &rt->data;
+    trpi_corks_close(rt);
     trpi_refs_release(&data->refs);
     trpi_packet_release(&data->packet);
     trpi_sock_close(data->sock);
@@ -81,19 +85,15 @@ void trpi_data_leave(trp_runtime *rt) {
 
 /* ---- The machine's actions ---- */
 
-#define PEER_SIZE 9
-
-/* Every connection gets an id of its own on our ROUTER: what an earlier incarnation still has to
- * say cannot be taken for its successor's words. */
-static trp_bytes peer_of(uint64_t connection, unsigned char id[PEER_SIZE]) {
+trp_bytes trpi_peer_of(uint64_t connection, unsigned char id[TRPI_PEER_SIZE]) {
     id[0] = 'c';
     memcpy(id + 1, &connection, sizeof(connection));
-    return (trp_bytes){id, PEER_SIZE};
+    return (trp_bytes){id, TRPI_PEER_SIZE};
 }
 
 static bool peer_is_actor(trp_bytes peer, uint64_t *ret_connection) {
     const unsigned char *id = peer.data;
-    if (peer.size != PEER_SIZE || id[0] != 'c') {
+    if (peer.size != TRPI_PEER_SIZE || id[0] != 'c') {
         return false;
     }
     memcpy(ret_connection, id + 1, sizeof(*ret_connection));
@@ -101,16 +101,16 @@ static bool peer_is_actor(trp_bytes peer, uint64_t *ret_connection) {
 }
 
 static void connect_actor(trp_runtime *rt, trpi_caller_action action) {
-    unsigned char id[PEER_SIZE];
+    unsigned char id[TRPI_PEER_SIZE];
     trp_error error = {0};
-    trp_code code =
-        trpi_sock_connect(rt->data.sock, action.endpoint, peer_of(action.connection, id), &error);
+    trp_code code = trpi_sock_connect(rt->data.sock, action.endpoint,
+                                      trpi_peer_of(action.connection, id), &error);
     trpi_caller_connected(rt->data.caller, action.actor, action.connection, code, error.message,
                           &rt->data.actions);
 }
 
 static void send_call(trp_runtime *rt, const trpi_caller_action *action) {
-    unsigned char id[PEER_SIZE];
+    unsigned char id[TRPI_PEER_SIZE];
     trp_error error;
     trpi_msg msg = {.type = TRPI_MSG_CALL,
                     .call = {.call = action->call,
@@ -120,8 +120,8 @@ static void send_call(trp_runtime *rt, const trpi_caller_action *action) {
                              .tries = action->tries,
                              .method = action->method}};
     trp_code code = trpi_encode(&msg, &rt->data.encoded, &error);
-    if (code == TRP_OK) {
-        code = trpi_sock_send(rt->data.sock, peer_of(action->connection, id),
+    if (code == TRP_OK && !trpi_cork_take(rt, action, trp_buf_bytes(&rt->data.encoded))) {
+        code = trpi_sock_send(rt->data.sock, trpi_peer_of(action->connection, id),
                               trp_buf_bytes(&rt->data.encoded), action->args, &error);
     }
     if (code != TRP_OK) {
@@ -160,6 +160,7 @@ void trpi_data_perform(trp_runtime *rt) {
             connect_actor(rt, *action); /* what it comes to is appended, and may move the list */
             break;
         case TRPI_CALLER_DISCONNECT:
+            trpi_cork_drop(rt, action->connection);
             trpi_sock_disconnect(rt->data.sock, action->endpoint);
             break;
         case TRPI_CALLER_SEND:
@@ -198,15 +199,21 @@ static void handle_packet(trp_runtime *rt) {
     }
 }
 
+#define PACKETS_PER_FLUSH 64 /* the calls held back must not wait until a long queue is read */
+
 /* Asking a ZeroMQ socket that has nothing costs a system call, so whoever has what it waits for
  * stops here; the rest is for the next to come. */
 static void read_for(trp_runtime *rt, const trpi_waiter *waiter) {
     trpi_data *data = &rt->data;
+    unsigned packets = 0;
     data->sent = 0;
     while (!(waiter != NULL && waiter->is_ready) &&
            trpi_sock_recv(data->sock, &data->packet) == TRP_OK) {
         handle_packet(rt);
         trpi_packet_release(&data->packet);
+        if (++packets % PACKETS_PER_FLUSH == 0) {
+            trpi_corks_flush(rt);
+        }
     }
     /* Overdue calls only now: an answer that is there in time counts. */
     if (trpi_caller_next_deadline(data->caller) != UINT64_MAX) {
@@ -275,7 +282,10 @@ static void wait_until(trp_runtime *rt, trpi_waiter *waiter, uint64_t deadline_n
         } else if (data->claims > 0) {
             (void)trpi_cond_wait(&data->idle, &data->lock, deadline_ns);
         } else {
-            lead(data, deadline_ns);
+            trpi_corks_flush(rt);
+            if (!waiter->is_ready) { /* by a call that could not be sent */
+                lead(data, deadline_ns);
+            }
         }
         if (!data->is_led) {
             read_for(rt, waiter);

@@ -56,6 +56,15 @@ typedef struct trpi_death_notice {
     struct trpi_death_notice *next;
 } trpi_death_notice;
 
+/* Calls that are held back, to go out together: client_corks.c. */
+typedef struct trpi_cork trpi_cork;
+
+typedef struct trpi_corks {
+    trpi_table by_connection;
+    trpi_cork *first; /* that holds something */
+    int timer_fd;     /* readable when one has waited long enough */
+} trpi_corks;
+
 typedef struct trpi_data {
     pthread_mutex_t lock;
     pthread_cond_t idle;    /* the leader stepped aside, or nobody claims the socket any more */
@@ -71,6 +80,7 @@ typedef struct trpi_data {
     trpi_caller_actions actions;
     trpi_refs refs;
     trpi_waiter *waiters;
+    trpi_corks corks;
     unsigned sent;     /* calls since the socket was last read */
     trpi_table groups; /* group_word by id: client_groups.c */
     trpi_death_notice *first_death, *last_death;
@@ -129,6 +139,11 @@ void trpi_data_enter(trp_runtime *rt);
 void trpi_data_lock(trp_runtime *rt);
 void trpi_data_leave(trp_runtime *rt);
 
+/* Every connection gets an id of its own on our ROUTER: what an earlier incarnation still has to
+ * say cannot be taken for its successor's words. */
+#define TRPI_PEER_SIZE 9
+trp_bytes trpi_peer_of(uint64_t connection, unsigned char id[TRPI_PEER_SIZE]);
+
 /* Carries out the machine's actions. Entered. */
 void trpi_data_perform(trp_runtime *rt);
 /* Takes what has come in, then fails what is overdue. Entered. */
@@ -137,6 +152,16 @@ void trpi_data_read(trp_runtime *rt);
 void trpi_data_wait(trp_runtime *rt, trpi_waiter *waiter, uint64_t timeout_ms);
 /* Locked: until `changed` is signaled; false when the deadline has passed. */
 bool trpi_data_wait_changed(trp_runtime *rt, uint64_t deadline_ns);
+
+/* ---- client_corks.c: entered, but for the last ---- */
+
+TRP_CHECKED trp_code trpi_corks_open(trp_runtime *rt, trp_error *err);
+void trpi_corks_close(trp_runtime *rt);
+/* Takes a call over, to send it now or in a moment. False: the caller is to send it, now. */
+bool trpi_cork_take(trp_runtime *rt, const trpi_caller_action *call, trp_bytes header);
+void trpi_corks_flush(trp_runtime *rt);                    /* sends all */
+void trpi_cork_drop(trp_runtime *rt, uint64_t connection); /* forgets what is held for it */
+void trpi_corks_tend(trp_runtime *rt);                     /* when the timer says so */
 
 /* ---- client_deaths.c ---- */
 

@@ -174,10 +174,8 @@ static trp_code become_actor(trpi_worker *worker, trp_error *err) {
     worker->start = msg.start;
     trpi_format(who, sizeof who, "actor a%llu", (unsigned long long)worker->start.actor);
     trpi_log_set_who(who);
-    code = trpi_replies_init(&worker->replies, worker->start.incarnation, err);
-    if (code == TRP_OK) {
-        code = apply_start(worker, err);
-    }
+    worker->replies.incarnation = worker->start.incarnation;
+    code = apply_start(worker, err);
     if (code == TRP_OK) {
         code = find_type(worker, err);
     }
@@ -298,6 +296,9 @@ static void serve(trpi_worker *worker) {
                trpi_sock_recv(worker->replies.sock, &packet) == TRP_OK) {
             serve_packet(worker, &packet, &arena, &reply);
             trpi_packet_release(&packet);
+            if (!trpi_sock_has_more(worker->replies.sock)) {
+                trpi_replies_send_batch(&worker->replies);
+            }
         }
     }
     trpi_arena_release(&arena);
@@ -327,6 +328,7 @@ _Noreturn void trpi_worker_main(const trp_actor_type *const *types, uint64_t tok
     if (!read_environment(&worker)) {
         trpi_fail(&err, TRP_EINVALID, "environment of the node is missing");
     } else if (trpi_net_open(&worker.net, &err) == TRP_OK &&
+               trpi_replies_init(&worker.replies, &err) == TRP_OK &&
                trpi_control_open(&worker, &err) == TRP_OK) {
         trpi_error_clear(&err);
     }

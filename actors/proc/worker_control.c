@@ -180,9 +180,14 @@ static void *control_thread(void *arg) {
     say_hello(link);
     for (bool quit = false; !quit;) {
         trpi_packet packet;
-        trpi_poll_item items[] = {{.sock = link->sock}, {.fd = worker->control.ring_fd}};
-        if (trpi_poll(items, 2, PARENT_CHECK_MS) != TRP_OK && getppid() != worker->node_pid) {
+        trpi_poll_item items[] = {{.sock = link->sock},
+                                  {.fd = worker->control.ring_fd},
+                                  {.fd = worker->replies.timer_fd}};
+        if (trpi_poll(items, 3, PARENT_CHECK_MS) != TRP_OK && getppid() != worker->node_pid) {
             _exit(1); /* nobody is left who could say what we are */
+        }
+        if (items[2].ready) {
+            trpi_replies_tend(&worker->replies);
         }
         while (trpi_sock_recv(link->sock, &packet) == TRP_OK) {
             take_packet(link, &packet);

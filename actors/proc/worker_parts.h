@@ -25,7 +25,13 @@
  *
  * While `busy` (user code runs on the method thread) whoever holds the lock may send; otherwise
  * only the method thread touches the socket, without the lock, and others queue and ring. Going
- * busy and back happens under the lock, so that every change of hands is a full fence. */
+ * busy and back happens under the lock, so that every change of hands is a full fence.
+ *
+ * Calls that came in one batch are answered in batches, if they are quick: a reply waits for others
+ * only while the next call of the batch is at hand. Its method may take long, so a timer is set
+ * with the first reply that waits: when it is over, the control thread sends them if user code
+ * runs, and else the method thread does before it runs the next. No reply is held much longer than
+ * that. */
 
 typedef struct trpi_reply {
     struct trpi_reply *next;
@@ -44,16 +50,24 @@ typedef struct trpi_replies {
     trpi_reply *first, *last; /* queued while not busy */
     int ring_fd;              /* eventfd: the queue is not empty */
     uint64_t incarnation;
-    trp_buf frame; /* of the one who may send */
+    /* Of the one who may send */
+    trp_buf frame;
+    trpi_batch batch; /* replies that wait, all for batch_peer */
+    size_t batch_peer_size;
+    unsigned char batch_peer[256];
+    int timer_fd;    /* readable when they have waited long enough */
+    bool is_overdue; /* it was, while nobody was busy. Under the lock */
 } trpi_replies;
 
-TRP_CHECKED trp_code trpi_replies_init(trpi_replies *replies, uint64_t incarnation, trp_error *err);
+TRP_CHECKED trp_code trpi_replies_init(trpi_replies *replies, trp_error *err);
 void trpi_replies_enter(trpi_replies *replies); /* user code begins */
 void trpi_replies_leave(trpi_replies *replies); /* ... and has ended */
 void trpi_replies_flush(trpi_replies *replies); /* method thread, not busy */
+void trpi_replies_tend(trpi_replies *replies);  /* any thread, when timer_fd is readable */
 /* Method thread, not busy. A message only with a code that is not OK. */
 void trpi_replies_send(trpi_replies *replies, trp_bytes peer, uint64_t call, trp_code code,
                        const char *message, trp_bytes body);
+void trpi_replies_send_batch(trpi_replies *replies); /* method thread, not busy */
 /* Takes the socket away: what is resolved from now on is dropped. Method thread. */
 trpi_sock *trpi_replies_close(trpi_replies *replies);
 

@@ -4,10 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "actors/proc/worker_parts.h"
 #include "core/base/log.h"
+
+#define BATCH_DELAY_NS 200000
 
 struct trp_promise {
     trpi_replies *replies;
@@ -24,6 +27,51 @@ static void log_lost(uint64_t call, const trp_error *err) {
              err->message);
 }
 
+void trpi_replies_send_batch(trpi_replies *replies) {
+    trp_error err = {0};
+    unsigned count = replies->batch.count;
+    if (count > 0 && trpi_sock_send_batch(
+                         replies->sock, (trp_bytes){replies->batch_peer, replies->batch_peer_size},
+                         &replies->batch, &err) != TRP_OK) {
+        trpi_log(TRPI_INFO, "replies_not_sent", "count=%u error=\"%s\"", count, err.message);
+    }
+}
+
+static bool batch_is_for(const trpi_replies *replies, trp_bytes peer) {
+    return replies->batch_peer_size == peer.size &&
+           memcmp(replies->batch_peer, peer.data, peer.size) == 0;
+}
+
+static void set_timer(trpi_replies *replies) {
+    struct itimerspec delay = {.it_value = {.tv_nsec = BATCH_DELAY_NS}};
+    (void)timerfd_settime(replies->timer_fd, 0, &delay, NULL); /* of valid arguments */
+}
+
+/* Lets the reply wait for others. False: it is to be sent now, and those that waited are out. */
+static bool hold(trpi_replies *replies, trp_bytes peer, trp_bytes header, trp_bytes body) {
+    trpi_batch *batch = &replies->batch;
+    bool may_wait = !replies->busy && trpi_sock_has_more(replies->sock);
+    if (batch->count > 0 &&
+        (!batch_is_for(replies, peer) || !trpi_batch_takes(batch, header, body))) {
+        trpi_replies_send_batch(replies);
+    }
+    bool is_first = batch->count == 0;
+    if ((is_first && !may_wait) || peer.size > sizeof replies->batch_peer ||
+        !trpi_batch_takes(batch, header, body) || trpi_batch_add(batch, header, body) != TRP_OK) {
+        trpi_replies_send_batch(replies);
+        return false;
+    }
+    if (is_first) {
+        replies->batch_peer_size = peer.size;
+        memcpy(replies->batch_peer, peer.data, peer.size);
+        set_timer(replies);
+    }
+    if (!may_wait) {
+        trpi_replies_send_batch(replies);
+    }
+    return true;
+}
+
 void trpi_replies_send(trpi_replies *replies, trp_bytes peer, uint64_t call, trp_code code,
                        const char *message, trp_bytes body) {
     trp_error err = {0};
@@ -31,10 +79,10 @@ void trpi_replies_send(trpi_replies *replies, trp_bytes peer, uint64_t call, trp
         .type = TRPI_MSG_REPLY,
         .reply = {
             .call = call, .incarnation = replies->incarnation, .code = code, .message = message}};
+    body = code == TRP_OK ? body : (trp_bytes){0};
     trp_code sent = trpi_encode(&msg, &replies->frame, &err);
-    if (sent == TRP_OK) {
-        sent = trpi_sock_send(replies->sock, peer, trp_buf_bytes(&replies->frame),
-                              code == TRP_OK ? body : (trp_bytes){0}, &err);
+    if (sent == TRP_OK && !hold(replies, peer, trp_buf_bytes(&replies->frame), body)) {
+        sent = trpi_sock_send(replies->sock, peer, trp_buf_bytes(&replies->frame), body, &err);
     }
     if (sent == TRP_EINVALID && code == TRP_OK) {
         /* The value is too large to travel: its caller must not wait for it in vain. */
@@ -71,12 +119,12 @@ static void send_list(trpi_replies *replies, trpi_reply *list) {
 
 /* ---- Change of hands ---- */
 
-trp_code trpi_replies_init(trpi_replies *replies, uint64_t incarnation, trp_error *err) {
-    replies->incarnation = incarnation;
+trp_code trpi_replies_init(trpi_replies *replies, trp_error *err) {
     pthread_mutex_init(&replies->lock, NULL);
     replies->ring_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (replies->ring_fd < 0) {
-        return trpi_fail(err, TRP_EIO, "eventfd: %s", strerror(errno));
+    replies->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (replies->ring_fd < 0 || replies->timer_fd < 0) {
+        return trpi_fail(err, TRP_EIO, "descriptors of replies: %s", strerror(errno));
     }
     return TRP_OK;
 }
@@ -85,6 +133,10 @@ void trpi_replies_enter(trpi_replies *replies) {
     pthread_mutex_lock(&replies->lock);
     trpi_reply *list = take_queue(replies);
     send_list(replies, list); /* else it would wait for the end of the method */
+    if (replies->is_overdue) {
+        replies->is_overdue = false;
+        trpi_replies_send_batch(replies);
+    }
     replies->busy = true;
     pthread_mutex_unlock(&replies->lock);
 }
@@ -92,6 +144,18 @@ void trpi_replies_enter(trpi_replies *replies) {
 void trpi_replies_leave(trpi_replies *replies) {
     pthread_mutex_lock(&replies->lock);
     replies->busy = false;
+    pthread_mutex_unlock(&replies->lock);
+}
+
+void trpi_replies_tend(trpi_replies *replies) {
+    uint64_t count;
+    (void)!read(replies->timer_fd, &count, sizeof count);
+    pthread_mutex_lock(&replies->lock);
+    if (replies->busy) {
+        trpi_replies_send_batch(replies);
+    } else {
+        replies->is_overdue = true; /* the method thread sends it before user code runs again */
+    }
     pthread_mutex_unlock(&replies->lock);
 }
 
@@ -110,6 +174,7 @@ trpi_sock *trpi_replies_close(trpi_replies *replies) {
     trpi_reply *list = take_queue(replies);
     if (sock) {
         send_list(replies, list);
+        trpi_replies_send_batch(replies);
     }
     replies->sock = NULL;
     pthread_mutex_unlock(&replies->lock);

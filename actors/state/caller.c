@@ -84,6 +84,7 @@ static void append_call(trpi_caller *caller, trpi_view *view, uint32_t slot) {
 static void unlink_call(trpi_caller *caller, uint32_t slot) {
     trpi_call *call = call_at(caller, slot);
     trpi_view *view = &caller->views.items[call->view];
+    view->in_flight -= call->in_flight;
     if (call->prev != TRPI_CALL_NONE) {
         call_at(caller, call->prev)->next = call->next;
     } else {
@@ -138,6 +139,7 @@ static void send_call(trpi_caller *caller, trpi_view *view, uint32_t slot, const
     action->call = trpi_calls_id(&caller->calls, slot);
     action->seq = ++view->seq;
     action->tries = call->tries;
+    action->ahead = view->in_flight++;
     action->method = method;
     action->args = args;
 }
@@ -291,6 +293,7 @@ static void end_incarnation(trpi_caller *caller, trpi_view *view, trpi_caller_ac
         uint32_t next = call->next;
         if (call->in_flight && may_retry(view, call)) {
             call->in_flight = false;
+            view->in_flight--;
             call->tries++;
         } else if (call->in_flight) {
             complete(caller, slot, view->fault, message, actions);
@@ -485,7 +488,7 @@ bool trpi_caller_get_death(const trpi_caller *caller, uint64_t actor, trp_death 
 
 static const char *check_view(const trpi_caller *caller, uint32_t index, uint32_t *ret_calls) {
     const trpi_view *view = &caller->views.items[index];
-    uint32_t prev = TRPI_CALL_NONE;
+    uint32_t prev = TRPI_CALL_NONE, in_flight = 0;
     bool is_waiting = false;
     for (uint32_t slot = view->first; slot != TRPI_CALL_NONE;) {
         const trpi_call *call = &caller->calls.slots[slot];
@@ -499,12 +502,16 @@ static const char *check_view(const trpi_caller *caller, uint32_t index, uint32_
             return "a call waits that can never be sent";
         }
         is_waiting |= !call->in_flight;
+        in_flight += call->in_flight;
         prev = slot;
         slot = call->next;
         (*ret_calls)++;
     }
     if (view->last != prev) {
         return "the list of an actor's calls ends elsewhere";
+    }
+    if (view->in_flight != in_flight) {
+        return "the number of an actor's calls in flight is wrong";
     }
     if (view->connected != 0 &&
         (view->phase != TRP_ACTOR_ALIVE || is_waiting || view->connected != view->incarnation)) {

@@ -49,6 +49,7 @@ typedef struct trpi_caller_action {
     const char *endpoint; /* CONNECT, DISCONNECT */
     uint64_t call;        /* SEND */
     uint64_t seq, tries;  /* SEND */
+    uint32_t ahead;       /* SEND: calls to this incarnation that are under way already */
     const char *method;   /* SEND */
     trp_bytes args;       /* SEND */
     void *tag;            /* COMPLETE */

@@ -32,6 +32,7 @@ typedef struct trpi_view {
     uint64_t connection;  /* number of the last one made */
     char *endpoint;       /* that it goes to */
     uint64_t seq;         /* calls sent to it so far */
+    uint32_t in_flight;   /* of those, how many are under way */
     uint32_t first, last; /* calls under way in call order: those in flight, then those that wait */
 
     trp_code fault; /* why calls fail now; TRP_OK = they do not */

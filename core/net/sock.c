@@ -25,9 +25,11 @@ struct trpi_net {
 struct trpi_sock {
     void *zmq;
     trpi_sock_kind kind;
-    int fd;           /* readable when ZeroMQ's threads have told the socket something new */
-    bool is_drained;  /* nothing to receive, and nothing was done since: only fd can change that */
-    uint64_t dropped; /* packets with a wrong number of frames */
+    int fd;            /* readable when ZeroMQ's threads have told the socket something new */
+    bool is_drained;   /* nothing to receive, and nothing was done since: only fd can change that */
+    uint64_t dropped;  /* packets with a wrong number of frames, damaged ones */
+    trpi_packet batch; /* the one that came last, while there is a rest of it */
+    trp_bytes rest;
 };
 
 _Static_assert(sizeof(((trpi_packet *)0)->frames[0]) == sizeof(zmq_msg_t), "frames hold zmq_msg_t");
@@ -110,6 +112,7 @@ trp_code trpi_sock_open(trpi_net *net, trpi_sock_kind kind, trp_bytes id, trpi_s
 
 void trpi_sock_close(trpi_sock *sock) {
     if (sock != NULL) {
+        trpi_packet_release(&sock->batch);
         (void)zmq_close(sock->zmq);
         free(sock);
     }
@@ -241,90 +244,11 @@ static trp_code send_failed(trp_error *err, int error) {
     }
 }
 
-/* A frame costs about as much as everything else that is done for a small call, so a small body
- * travels in the frame of its header: JOINED, size of the header, header, body. No msgpack begins
- * with that byte; another header that does is wrapped too, with or without a body. The size is one
- * byte, or 0 and four bytes: a reply with a number in it is then within the 33 bytes that ZeroMQ
- * sends without asking for memory. */
-#define JOINED 0xc1
-#define JOINED_MAX_BYTES 4096
-#define SIZE_MAX_BYTES 5 /* 0 and four */
-
-static bool is_small(trp_bytes header, trp_bytes body) {
-    return body.size > 0 && body.size <= JOINED_MAX_BYTES && header.size <= JOINED_MAX_BYTES;
-}
-
-static bool is_marked(trp_bytes header) {
-    return header.size > 0 && *(const unsigned char *)header.data == JOINED;
-}
-
-static size_t put_size(unsigned char out[SIZE_MAX_BYTES], size_t size) {
-    if (size > 0 && size <= UINT8_MAX) {
-        out[0] = (unsigned char)size;
-        return 1;
-    }
-    out[0] = 0;
-    for (int i = 0; i < 4; i++) {
-        out[1 + i] = (unsigned char)(size >> (8 * i));
-    }
-    return SIZE_MAX_BYTES;
-}
-
-/* Moves *at behind the size. False: there is none before end. */
-static bool take_size(const unsigned char **at, const unsigned char *end, size_t *ret_size) {
-    size_t size = 0;
-    if (*at < end && **at != 0) {
-        *ret_size = *(*at)++;
-        return true;
-    }
-    if (end - *at < SIZE_MAX_BYTES) {
-        return false;
-    }
-    for (int i = 0; i < 4; i++) {
-        size |= (size_t)(*at)[1 + i] << (8 * i);
-    }
-    *at += SIZE_MAX_BYTES;
-    *ret_size = size;
-    return true;
-}
-
 static bool message_join(zmq_msg_t *message, trp_bytes header, trp_bytes body) {
-    unsigned char front[1 + SIZE_MAX_BYTES] = {JOINED};
-    size_t before = 1 + put_size(front + 1, header.size);
-    if (header.size > UINT32_MAX ||
-        zmq_msg_init_size(message, before + header.size + body.size) != 0) {
+    if (zmq_msg_init_size(message, trpi_joined_size(header, body)) != 0) {
         return false;
     }
-    unsigned char *data = zmq_msg_data(message);
-    memcpy(data, front, before);
-    if (header.size > 0) {
-        memcpy(data + before, header.data, header.size);
-    }
-    if (body.size > 0) {
-        memcpy(data + before + header.size, body.data, body.size);
-    }
-    return true;
-}
-
-/* Takes a joined frame apart and leaves others as they are. False: it is damaged. */
-static bool split(trp_bytes *header, trp_bytes *body) {
-    size_t size;
-    if (!is_marked(*header)) {
-        return true;
-    }
-    const unsigned char *at = (const unsigned char *)header->data + 1;
-    const unsigned char *end = at - 1 + header->size;
-    if (!take_size(&at, end, &size)) {
-        return false;
-    }
-    size_t rest = (size_t)(end - at);
-    if (size > rest || (size < rest && body->size > 0)) {
-        return false;
-    }
-    if (size < rest) {
-        *body = (trp_bytes){at + size, rest - size};
-    }
-    *header = (trp_bytes){at, size};
+    trpi_join(zmq_msg_data(message), header, body);
     return true;
 }
 
@@ -332,18 +256,21 @@ static bool split(trp_bytes *header, trp_bytes *body) {
  * anything is sent: a message that was begun and can't be ended would spoil the next one. */
 static bool make_frames(trp_bytes header, trp_bytes body, zmq_msg_t *head, zmq_msg_t *tail,
                         bool *ret_has_tail) {
-    bool joins = is_small(header, body);
-    *ret_has_tail = body.size > 0 && !joins;
-    if (*ret_has_tail && !message_copy(tail, body)) {
+    *ret_has_tail = false;
+    if (trpi_joins(header, body)) {
+        return message_join(head, header, body);
+    }
+    if (body.size > 0 && !message_copy(tail, body)) {
         return false;
     }
-    bool ok = joins || is_marked(header)
-                  ? message_join(head, header, joins ? body : (trp_bytes){NULL, 0})
-                  : message_copy(head, header);
-    if (!ok && *ret_has_tail) {
-        zmq_msg_close(tail);
+    if (!message_copy(head, header)) {
+        if (body.size > 0) {
+            zmq_msg_close(tail);
+        }
+        return false;
     }
-    return ok;
+    *ret_has_tail = body.size > 0;
+    return true;
 }
 
 trp_code trpi_sock_send(trpi_sock *sock, trp_bytes peer, trp_bytes header, trp_bytes body,
@@ -374,6 +301,22 @@ trp_code trpi_sock_send(trpi_sock *sock, trp_bytes peer, trp_bytes header, trp_b
         error = errno;
     }
     return ok ? TRP_OK : send_failed(err, error);
+}
+
+trp_code trpi_sock_send_batch(trpi_sock *sock, trp_bytes peer, trpi_batch *batch, trp_error *err) {
+    zmq_msg_t message;
+    bool has_memory = message_copy(&message, trp_buf_bytes(&batch->bytes));
+    trpi_batch_clear(batch);
+    if (!has_memory) {
+        return send_failed(err, ENOMEM);
+    }
+    sock->is_drained = false;
+    if (sock->kind == TRPI_ROUTER && !peer_send(sock, peer)) {
+        int error = errno;
+        zmq_msg_close(&message);
+        return send_failed(err, error);
+    }
+    return message_send(sock, &message, 0) ? TRP_OK : send_failed(err, errno);
 }
 
 /* Takes the rest of a packet that has too many frames. */
@@ -429,23 +372,91 @@ static trp_bytes frame_bytes(trpi_packet *packet, int index) {
 }
 
 /* Small frames lie inside the packet, so these pointers hold for this place of it only. */
-static bool point_at_frames(trpi_packet *packet, bool has_peer) {
+static void point_at_frames(trpi_packet *packet, bool has_peer) {
     packet->peer = has_peer ? frame_bytes(packet, 0) : (trp_bytes){NULL, 0};
     packet->header = frame_bytes(packet, has_peer);
     packet->body = frame_bytes(packet, has_peer + 1);
-    return split(&packet->header, &packet->body);
+}
+
+/* What `bytes` of one frame are in another with the same content. */
+static trp_bytes follow(trp_bytes bytes, const unsigned char *from, const unsigned char *to) {
+    if (bytes.data == NULL) {
+        return bytes;
+    }
+    return (trp_bytes){to + ((const unsigned char *)bytes.data - from), bytes.size};
+}
+
+/* dst, which holds nothing, gets the frames of src: moved, or shared where they are not small. */
+static void hand_over(trpi_packet *dst, trpi_packet *src,
+                      int (*pass)(zmq_msg_t *dst, zmq_msg_t *src)) {
+    const unsigned char *from[TRPI_COUNTOF(src->frames)], *to[TRPI_COUNTOF(src->frames)];
+    int header = src->peer.data != NULL, body = src->frame_count - 1;
+    dst->frame_count = src->frame_count;
+    for (int i = 0; i < src->frame_count; i++) {
+        from[i] = zmq_msg_data(frame(src, i));
+        zmq_msg_init(frame(dst, i));
+        (void)pass(frame(dst, i), frame(src, i)); /* of two valid messages it can't fail */
+        to[i] = zmq_msg_data(frame(dst, i));
+    }
+    dst->peer = follow(src->peer, from[0], to[0]);
+    dst->header = follow(src->header, from[header], to[header]);
+    dst->body = follow(src->body, from[body], to[body]);
+}
+
+/* The next packet of the batch that came last. False: there is none, or it is damaged. */
+static bool next_of_batch(trpi_sock *sock, trpi_packet *packet) {
+    trpi_packet *batch = &sock->batch;
+    if (sock->rest.size == 0) {
+        return false;
+    }
+    bool ok = trpi_batch_next(&sock->rest, &batch->header, &batch->body);
+    if (ok) {
+        hand_over(packet, batch, zmq_msg_copy);
+    } else {
+        sock->rest.size = 0;
+        log_dropped(sock);
+    }
+    if (sock->rest.size == 0) {
+        trpi_packet_release(batch);
+    }
+    return ok;
+}
+
+bool trpi_sock_has_more(const trpi_sock *sock) {
+    return sock->rest.size > 0;
+}
+
+/* Takes the next packet, or batch of them, from ZeroMQ. False: it is a damaged one. */
+static bool sort_packet(trpi_sock *sock, trpi_packet *packet, bool has_peer, bool *ret_is_batch) {
+    trp_bytes rest;
+    int count = packet->frame_count - has_peer;
+    if (count != 1 && count != 2) {
+        return false;
+    }
+    point_at_frames(packet, has_peer);
+    *ret_is_batch = count == 1 && trpi_batch_open(packet->header, &rest);
+    if (*ret_is_batch) {
+        hand_over(&sock->batch, packet, zmq_msg_move);
+        trpi_packet_release(packet);
+        (void)trpi_batch_open(sock->batch.header, &sock->rest);
+        return true;
+    }
+    return trpi_joined_split(&packet->header, &packet->body);
 }
 
 trp_code trpi_sock_recv(trpi_sock *sock, trpi_packet *ret_packet) {
-    bool has_peer = sock->kind == TRPI_ROUTER, fits;
+    bool has_peer = sock->kind == TRPI_ROUTER, fits, is_batch = false;
     sock->is_drained = false;
+    if (next_of_batch(sock, ret_packet)) {
+        return TRP_OK;
+    }
     while (take_frames(sock, ret_packet, &fits)) {
-        int rest = ret_packet->frame_count - has_peer;
-        if (fits && (rest == 1 || rest == 2) && point_at_frames(ret_packet, has_peer)) {
+        if (!fits || !sort_packet(sock, ret_packet, has_peer, &is_batch)) {
+            trpi_packet_release(ret_packet);
+            log_dropped(sock);
+        } else if (!is_batch || next_of_batch(sock, ret_packet)) {
             return TRP_OK;
         }
-        trpi_packet_release(ret_packet);
-        log_dropped(sock);
     }
     sock->is_drained = true;
     return TRP_ETIMEOUT;
@@ -460,12 +471,7 @@ void trpi_packet_release(trpi_packet *packet) {
 }
 
 void trpi_packet_move(trpi_packet *dst, trpi_packet *src) {
-    dst->frame_count = src->frame_count;
-    for (int i = 0; i < src->frame_count; i++) {
-        zmq_msg_init(frame(dst, i));
-        zmq_msg_move(frame(dst, i), frame(src, i));
-    }
-    (void)point_at_frames(dst, src->peer.data != NULL);
+    hand_over(dst, src, zmq_msg_move);
     trpi_packet_release(src);
 }
 
@@ -479,6 +485,9 @@ void trpi_packet_move(trpi_packet *dst, trpi_packet *src) {
 static bool has_input(trpi_sock *sock) {
     int events = 0;
     size_t size = sizeof(events);
+    if (trpi_sock_has_more(sock)) {
+        return true;
+    }
     bool has =
         zmq_getsockopt(sock->zmq, ZMQ_EVENTS, &events, &size) == 0 && (events & ZMQ_POLLIN) != 0;
     sock->is_drained = !has;

@@ -1,14 +1,15 @@
 /* sock.h: ZeroMQ, and nothing else of it shows elsewhere.
  *
  * A packet is [peer id, on ROUTER only] [header] [body, may be absent]; a small body travels in the
- * header's frame. Sockets have no high-water
- * mark that drops: what cannot be sent now is an error, what is sent is queued. Linger is 0.
+ * header's frame, and small packets may travel together (joined.h). Sockets have no high-water mark
+ * that drops: what cannot be sent now is an error, what is sent is queued. Linger is 0.
  * Threads: a socket belongs to one thread at a time; hand-over needs a full fence (a mutex does).
  */
 #ifndef TRPI_SOCK_H
 #define TRPI_SOCK_H
 
 #include "core/base/base.h"
+#include "core/net/joined.h"
 
 typedef struct trpi_net trpi_net; /* a ZeroMQ context */
 typedef struct trpi_sock trpi_sock;
@@ -44,6 +45,11 @@ void trpi_sock_disconnect(trpi_sock *sock, const char *endpoint);
 TRP_CHECKED trp_code trpi_sock_send(trpi_sock *sock, trp_bytes peer, trp_bytes header,
                                     trp_bytes body, trp_error *err);
 
+/* The same for all packets of the batch, which is empty afterwards whatever happens. They come out
+ * of the peer's socket one by one. */
+TRP_CHECKED trp_code trpi_sock_send_batch(trpi_sock *sock, trp_bytes peer, trpi_batch *batch,
+                                          trp_error *err);
+
 /* A received packet: owns its frames until trpi_packet_release(). Small frames lie inside the
  * struct: never copy it by assignment, use trpi_packet_move(). */
 typedef struct trpi_packet {
@@ -58,6 +64,8 @@ typedef struct trpi_packet {
  * A packet with a wrong number of frames, or a damaged one, is dropped, logged and counted, and the
  * next is tried. */
 TRP_CHECKED trp_code trpi_sock_recv(trpi_sock *sock, trpi_packet *ret_packet);
+/* Whether the packet received last came in a batch, and the next one of that is at hand. */
+bool trpi_sock_has_more(const trpi_sock *sock);
 void trpi_packet_release(trpi_packet *packet); /* also of a zeroed one */
 /* dst, which holds nothing, becomes what src was; src is left as after a release. */
 void trpi_packet_move(trpi_packet *dst, trpi_packet *src);

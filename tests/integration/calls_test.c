@@ -241,6 +241,73 @@ static void wait_tells_which_are_done(void **state) {
     TEST_OK(trp_kill(rt, fast, false, err));
 }
 
+/* ---- Calls that are made faster than they are answered travel together ---- */
+
+/* Small ones are held back for others, large ones are not: still none overtakes another. */
+static void many_calls_keep_their_order_whatever_their_size(void **state) {
+    enum { ACTORS = 3, CALLS = 300 };
+    static trp_ref refs[ACTORS][CALLS];
+    static const char large[20000];
+    trp_actor actors[ACTORS];
+    trp_bytes value;
+    trp_code code;
+    for (int a = 0; a < ACTORS; a++) {
+        actors[a] = test_spawn(rt, NULL, NULL);
+        TEST_OK(trp_actor_wait_alive(rt, actors[a], 30000, err));
+    }
+    for (int i = 0; i < CALLS; i++) {
+        for (int a = 0; a < ACTORS; a++) {
+            trp_bytes args = {large, i % 50 == 49 ? sizeof(large) : 16};
+            TEST_OK(
+                trp_call(rt, actors[a], i % 10 == 9 ? "echo" : "add", args, 0, &refs[a][i], err));
+        }
+    }
+    for (int a = 0; a < ACTORS; a++) {
+        for (int i = 0, sum = 0; i < CALLS; i++) {
+            if (i % 10 == 9) {
+                TEST_OK(trp_get(rt, refs[a][i], 30000, &value, err));
+                assert_int_equal(value.size, i % 50 == 49 ? sizeof(large) : 16);
+                trp_ref_release(rt, refs[a][i]);
+            } else {
+                assert_int_equal(number_of(refs[a][i], &code), ++sum);
+            }
+        }
+        TEST_OK(trp_kill(rt, actors[a], false, err));
+    }
+}
+
+static void calls_that_nobody_waits_for_go_out(void **state) {
+    trp_actor actor = test_spawn(rt, NULL, NULL);
+    TEST_OK(trp_actor_wait_alive(rt, actor, 30000, err));
+    TEST_OK(trp_monitor(rt, actor, err));
+    for (int i = 0; i < 40; i++) {
+        trp_ref_release(rt, test_call(rt, actor, "add", NULL));
+    }
+    trp_ref_release(rt, test_call(rt, actor, "exit", "7"));
+    trp_death death = test_wait_death(rt, actor); /* told by the head: no reply is read for it */
+    assert_int_equal(death.exit_code, 7);
+}
+
+static void finished_calls_are_answered_while_a_slow_one_runs(void **state) {
+    trp_actor actor = test_spawn(rt, NULL, NULL);
+    TEST_OK(trp_actor_wait_alive(rt, actor, 30000, err));
+    trp_ref refs[62];
+    trp_error error = {0};
+    refs[0] = test_call(rt, actor, "sleep", "50"); /* the others are there when it is over */
+    for (int i = 1; i < 60; i++) {
+        refs[i] = test_call(rt, actor, "add", NULL);
+    }
+    refs[60] = test_call(rt, actor, "sleep", "60000");
+    refs[61] = test_call(rt, actor, "add", NULL);
+    TEST_OK(trp_get_all(rt, refs, 60, 30000, NULL, err));
+    assert_int_equal(trp_get(rt, refs[60], 0, NULL, &error), TRP_ETIMEOUT);
+    TEST_OK(trp_kill(rt, actor, false, err));
+    assert_int_equal(trp_get(rt, refs[61], 30000, NULL, &error), TRP_EACTOR_DIED);
+    for (int i = 0; i < 62; i++) {
+        trp_ref_release(rt, refs[i]);
+    }
+}
+
 static int start(void **state) {
     test_cluster_start(&cluster, (test_node[]){{.cpus = 4}}, 1);
     rt = test_connect(&cluster, test_types);
@@ -268,6 +335,9 @@ int main(void) {
         cmocka_unit_test(A04_a_restarting_actor_fails_calls_at_once_and_then_works),
         cmocka_unit_test(A13_one_failed_member_fails_the_list_at_once),
         cmocka_unit_test(wait_tells_which_are_done),
+        cmocka_unit_test(many_calls_keep_their_order_whatever_their_size),
+        cmocka_unit_test(calls_that_nobody_waits_for_go_out),
+        cmocka_unit_test(finished_calls_are_answered_while_a_slow_one_runs),
     };
     return cmocka_run_group_tests_name("calls", tests, start, stop);
 }

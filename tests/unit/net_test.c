@@ -275,7 +275,8 @@ static void what_no_socket_takes_in_is_not_sent(void **state) {
 }
 
 static void a_damaged_joined_frame_is_dropped(void **state) {
-    static const char *const damaged[] = {"\xc1", "\xc1\xff", "\xc1\x09h"};
+    static const char *const damaged[] = {"\xc1", "\xc1\xff",  "\xc1\x09h",
+                                          "\xc0", "\xc0\x02h", "\xc0\x01h\x05"};
     char endpoint[128];
     trpi_packet packet;
     trpi_sock *router = bound_router(NULL, endpoint);
@@ -283,9 +284,11 @@ static void a_damaged_joined_frame_is_dropped(void **state) {
     int linger = 0;
     zmq_setsockopt(raw, ZMQ_LINGER, &linger, sizeof(linger));
     assert_int_equal(zmq_connect(raw, endpoint), 0);
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < 6; i++) {
         zmq_send(raw, damaged[i], strlen(damaged[i]), 0);
     }
+    zmq_send(raw, "\xc0\x01h\x01", 4, ZMQ_SNDMORE); /* a batch has no body of its own */
+    zmq_send(raw, "body", 4, 0);
     zmq_send(raw, "good", 4, 0);
     receive(router, &packet);
     assert_bytes(packet.header, "good");
@@ -293,6 +296,98 @@ static void a_damaged_joined_frame_is_dropped(void **state) {
     zmq_close(raw);
     zmq_ctx_term(context);
     trpi_sock_close(router);
+}
+
+static void add(trpi_batch *batch, trp_bytes header, trp_bytes body) {
+    assert_true(trpi_batch_takes(batch, header, body));
+    assert_int_equal(trpi_batch_add(batch, header, body), TRP_OK);
+}
+
+/* One by one, in their place among the others, and each stays whole while later ones come. */
+static void packets_of_a_batch_come_one_by_one(void **state) {
+    static const char *const headers[] = {"first", "\xc0 marked", "\xc1", "", "last"};
+    char endpoint[128], large[4096];
+    trpi_batch batch = {0};
+    trpi_packet packets[5], moved, packet;
+    trpi_sock *router = bound_router(NULL, endpoint);
+    trpi_sock *dealer = connected_dealer("d", endpoint);
+    trpi_poll_item item = {.sock = router};
+    memset(large, 'x', sizeof(large));
+    for (size_t i = 0; i < 5; i++) {
+        add(&batch, trp_bytes_of(headers[i]), (trp_bytes){large, i == 2 ? sizeof(large) : i});
+    }
+    assert_int_equal(send_text(dealer, NULL, "before", NULL), TRP_OK);
+    assert_int_equal(trpi_sock_send_batch(dealer, nobody, &batch, NULL), TRP_OK);
+    assert_int_equal(batch.count, 0);
+    assert_int_equal(send_text(dealer, NULL, "behind", NULL), TRP_OK);
+    receive(router, &packet);
+    assert_bytes(packet.header, "before");
+    assert_false(trpi_sock_has_more(router));
+    trpi_packet_release(&packet);
+    for (size_t i = 0; i < 5; i++) {
+        receive(router, &packets[i]);
+        assert_true(trpi_sock_has_more(router) == (i < 4));
+        assert_int_equal(trpi_poll(&item, 1, i < 4 ? 0 : PATIENCE_MS), TRP_OK);
+    }
+    receive(router, &packet);
+    assert_bytes(packet.header, "behind");
+    trpi_packet_release(&packet);
+    for (size_t i = 0; i < 5; i++) {
+        trpi_packet_move(&moved, &packets[i]);
+        assert_bytes(moved.peer, "d");
+        assert_bytes(moved.header, headers[i]);
+        assert_int_equal(moved.body.size, i == 2 ? sizeof(large) : i);
+        assert_true(moved.body.size == 0 || memcmp(moved.body.data, large, moved.body.size) == 0);
+        trpi_packet_release(&moved);
+    }
+    trpi_batch_release(&batch);
+    trpi_sock_close(dealer);
+    trpi_sock_close(router);
+}
+
+static void a_small_batch_goes_to_the_peer_that_is_named_or_fails_whole(void **state) {
+    char endpoint[128];
+    trpi_batch batch = {0};
+    trpi_packet packet;
+    trpi_sock *router = bound_router(NULL, endpoint);
+    trpi_sock *dealer = connected_dealer("d", endpoint);
+    assert_int_equal(send_text(dealer, NULL, "hello", NULL), TRP_OK);
+    receive(router, &packet);
+    add(&batch, trp_bytes_of("a"), nobody);
+    assert_int_equal(trpi_sock_send_batch(router, trp_bytes_of("stranger"), &batch, NULL),
+                     TRP_ENOTFOUND);
+    assert_int_equal(batch.count, 0);
+    add(&batch, trp_bytes_of("b"), nobody);
+    assert_int_equal(trpi_sock_send_batch(router, packet.peer, &batch, NULL), TRP_OK);
+    trpi_packet_release(&packet);
+    receive(dealer, &packet);
+    assert_bytes(packet.header, "b");
+    assert_null(packet.body.data);
+    trpi_packet_release(&packet);
+    add(&batch, trp_bytes_of("left behind"), nobody);
+    assert_int_equal(trpi_sock_send_batch(dealer, nobody, &batch, NULL), TRP_OK);
+    trpi_batch_release(&batch);
+    trpi_sock_close(dealer);
+    trpi_sock_close(router);
+}
+
+static void a_batch_that_is_full_takes_no_more(void **state) {
+    static const char large[5000];
+    trpi_batch batch = {0};
+    unsigned added = 0;
+    assert_false(trpi_batch_takes(&batch, trp_bytes_of("h"), (trp_bytes){large, sizeof(large)}));
+    assert_false(trpi_batch_takes(&batch, (trp_bytes){large, sizeof(large)}, nobody));
+    for (; trpi_batch_takes(&batch, trp_bytes_of("h"), nobody); added++) {
+        add(&batch, trp_bytes_of("h"), nobody);
+    }
+    assert_int_equal(added, TRPI_BATCH_MAX);
+    trpi_batch_clear(&batch);
+    for (added = 0; trpi_batch_takes(&batch, trp_bytes_of("h"), (trp_bytes){large, 1000});
+         added++) {
+        add(&batch, trp_bytes_of("h"), (trp_bytes){large, 1000});
+    }
+    assert_in_range(batch.bytes.size, TRPI_BATCH_MAX_BYTES - 1010, TRPI_BATCH_MAX_BYTES);
+    trpi_batch_release(&batch);
 }
 
 static void a_moved_packet_points_at_its_own_frames(void **state) {
@@ -440,6 +535,9 @@ int main(void) {
         WITH_NET(a_small_body_shares_the_frame_of_any_header),
         WITH_NET(what_no_socket_takes_in_is_not_sent),
         WITH_NET(a_damaged_joined_frame_is_dropped),
+        WITH_NET(packets_of_a_batch_come_one_by_one),
+        WITH_NET(a_small_batch_goes_to_the_peer_that_is_named_or_fails_whole),
+        cmocka_unit_test(a_batch_that_is_full_takes_no_more),
         WITH_NET(a_moved_packet_points_at_its_own_frames),
         WITH_NET(a_bad_endpoint_says_what_to_change),
         WITH_NET(a_poll_tells_sockets_and_descriptors_apart),
