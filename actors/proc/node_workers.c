@@ -14,7 +14,7 @@
 #define TRIM_AFTER_MS 500 /* when their connections are gone, too */
 
 static const char *const phase_texts[] = {
-    [TRPI_WORKER_WANTED] = "waited for its program to start",
+    [TRPI_WORKER_WANTED] = "waited for a process of its program",
     [TRPI_WORKER_FORKING] = "waited for its process",
     [TRPI_WORKER_FORKED] = "its process hung before it registered",
     [TRPI_WORKER_IDLE] = "idle",
