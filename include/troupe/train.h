@@ -61,7 +61,8 @@ TRP_CHECKED trp_code trp_session_staging(trp_session *session, const char **ret_
                                          trp_error *err);
 
 typedef struct trp_metric {
-    const char *name;
+    const char
+        *name;    /* 1 to 200 bytes of UTF-8; of equal names in one report the last one counts */
     double value; /* finite or not; NaN and infinities are kept as such */
 } trp_metric;
 
@@ -79,7 +80,7 @@ void trp_session_loaded(trp_session *session);
 typedef struct trp_report {
     uint64_t step;
     const trp_metric *metrics;
-    size_t metric_count;
+    size_t metric_count; /* at most 1000 */
     bool has_checkpoint; /* this rank has put files into the staging directory */
     bool wait; /* return only when every rank has made this report and what others bring with it is
                   durable; has_checkpoint implies it */

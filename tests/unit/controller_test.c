@@ -55,6 +55,69 @@ static void T26_exactly_as_many_retries_as_failures_are_allowed(void **state) {
     assert_int_equal(retries_until_the_end(-1, 100), 100);
 }
 
+/* Fails with the program's error `hash` after `step`; true if the run goes on. */
+static bool fails_with(trpi_controller *c, uint64_t step, uint64_t hash) {
+    c->mark = (trpi_failure_mark){.is_program = true, .step = step, .hash = hash};
+    bool goes_on = trpi_controller_step(c, TRPI_ON_RANK_FAILED) == TRPI_DO_STOP;
+    assert_null(trpi_controller_check(c));
+    if (goes_on) {
+        (void)trpi_controller_step(c, TRPI_ON_STOPPED);
+        (void)trpi_controller_step(c, TRPI_ON_STARTED);
+    }
+    return goes_on;
+}
+
+static trpi_controller running(int max_failures) {
+    trpi_controller c = {.max_failures = max_failures, .start_failures_max = 3};
+    (void)trpi_controller_step(&c, TRPI_ON_BEGIN);
+    (void)trpi_controller_step(&c, TRPI_ON_STARTED);
+    return c;
+}
+
+static void the_same_error_at_the_same_step_ends_the_run(void **state) {
+    trpi_controller c = running(-1);
+    assert_true(fails_with(&c, 7, 1));
+    assert_true(fails_with(&c, 8, 1));
+    assert_true(fails_with(&c, 8, 2));
+    assert_false(fails_with(&c, 8, 2));
+    assert_true(c.is_repeated);
+    assert_int_equal(c.outcome, TRP_RUN_ERRORED);
+}
+
+static void a_kill_between_two_equal_errors_changes_nothing(void **state) {
+    trpi_controller c = running(-1);
+    assert_true(fails_with(&c, 7, 1));
+    for (int i = 0; i < 2; i++) { /* kills, at one step */
+        c.mark = (trpi_failure_mark){.step = 7};
+        assert_int_equal(trpi_controller_step(&c, TRPI_ON_RANK_FAILED), TRPI_DO_STOP);
+        (void)trpi_controller_step(&c, TRPI_ON_STOPPED);
+        (void)trpi_controller_step(&c, TRPI_ON_STARTED);
+    }
+    assert_false(fails_with(&c, 7, 1));
+    assert_true(c.is_repeated);
+}
+
+static void the_last_failure_that_is_allowed_is_not_called_repeated(void **state) {
+    trpi_controller c = running(1);
+    assert_true(fails_with(&c, 7, 1));
+    assert_false(fails_with(&c, 7, 1));
+    assert_false(c.is_repeated);
+}
+
+static void workers_that_are_killed_while_they_start_spend_retries_at_last(void **state) {
+    trpi_controller c = {.max_failures = 1, .start_failures_max = 2};
+    EXPECT(TRPI_ON_BEGIN, TRPI_DO_START, TRP_RUN_SCHEDULING);
+    for (int i = 0; i < 2; i++) {
+        EXPECT(TRPI_ON_START_LOST, TRPI_DO_STOP, TRP_RUN_RESCHEDULING);
+        EXPECT(TRPI_ON_STOPPED, TRPI_DO_START, TRP_RUN_SCHEDULING);
+    }
+    assert_int_equal(c.failures, 0);
+    EXPECT(TRPI_ON_START_LOST, TRPI_DO_STOP, TRP_RUN_RESTARTING);
+    EXPECT(TRPI_ON_STOPPED, TRPI_DO_START, TRP_RUN_SCHEDULING);
+    EXPECT(TRPI_ON_START_LOST, TRPI_DO_TEAR_DOWN, TRP_RUN_SHUTTING_DOWN);
+    EXPECT(TRPI_ON_TORN_DOWN, TRPI_DO_END, TRP_RUN_ERRORED);
+}
+
 static void T29_failed_starts_spend_no_retries(void **state) {
     trpi_controller c = {.max_failures = 0, .start_failures_max = 3};
     EXPECT(TRPI_ON_BEGIN, TRPI_DO_START, TRP_RUN_SCHEDULING);
@@ -126,6 +189,10 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(T06_a_run_with_one_failure_goes_through_exactly_these_states),
         cmocka_unit_test(T26_exactly_as_many_retries_as_failures_are_allowed),
+        cmocka_unit_test(the_same_error_at_the_same_step_ends_the_run),
+        cmocka_unit_test(a_kill_between_two_equal_errors_changes_nothing),
+        cmocka_unit_test(the_last_failure_that_is_allowed_is_not_called_repeated),
+        cmocka_unit_test(workers_that_are_killed_while_they_start_spend_retries_at_last),
         cmocka_unit_test(T29_failed_starts_spend_no_retries),
         cmocka_unit_test(starts_that_keep_failing_end_the_run),
         cmocka_unit_test(an_abort_ends_the_run_from_any_state),

@@ -100,7 +100,7 @@ static void answer_round(trpi_collector *collector, uint64_t number, const trp_e
                          trp_bytes reply) {
     for (size_t i = collector->waiter_count; i-- > 0;) {
         trpi_waiter *waiter = &collector->waiters[i];
-        if (waiter->number != number || waiter->is_stage) {
+        if (waiter->number != number || waiter->kind != TRPI_WAITS_REPORTED) {
             continue;
         }
         if (failure->code != TRP_OK) {
@@ -112,12 +112,18 @@ static void answer_round(trpi_collector *collector, uint64_t number, const trp_e
     }
 }
 
-static void answer_stages(trpi_collector *collector) {
+/* Those that wait for the rounds up to now without having made the last of them. */
+static void answer_others(trpi_collector *collector) {
     for (size_t i = collector->waiter_count; i-- > 0;) {
-        if (collector->waiters[i].is_stage &&
-            collector->waiters[i].number <= collector->reports.complete) {
-            answer_stage(collector, collector->waiters[i].promise);
-            take_waiter(collector, i);
+        trpi_waiter waiter = collector->waiters[i];
+        if (waiter.kind == TRPI_WAITS_REPORTED || waiter.number > collector->reports.complete) {
+            continue;
+        }
+        take_waiter(collector, i);
+        if (waiter.kind == TRPI_WAITS_STAGE) {
+            answer_stage(collector, waiter.promise);
+        } else {
+            trp_promise_resolve(waiter.promise, (trp_bytes){0});
         }
     }
 }
@@ -155,7 +161,7 @@ static void complete_rounds(trpi_collector *collector) {
         complete_round(collector, round);
         free_round(round);
     }
-    answer_stages(collector);
+    answer_others(collector);
 }
 
 /* ---- What comes in ---- */
@@ -193,7 +199,7 @@ static trp_code take_report(trpi_collector *collector, const trpi_run_report *re
         code = add_to_round(round, report, err);
     }
     if (code == TRP_OK) {
-        trpi_waiter waiter = {promise, report->number, deadline_ns, false};
+        trpi_waiter waiter = {promise, report->number, deadline_ns, TRPI_WAITS_REPORTED};
         code = add_waiter(collector, waiter, err);
     }
     if (code != TRP_OK) {
@@ -221,25 +227,40 @@ void trpi_collector_report(trpi_collector *collector, const trpi_run_report *rep
     complete_rounds(collector);
 }
 
+/* Takes a waiter for a round that it has no report in. */
+static trp_code wait_for_round(trpi_collector *collector, uint64_t attempt, trpi_waiter waiter,
+                               trp_error *err) {
+    trp_code code = check_attempt(collector, attempt, err);
+    if (code == TRP_OK) {
+        code = check_company(collector, waiter.number, err);
+    }
+    return code == TRP_OK ? add_waiter(collector, waiter, err) : code;
+}
+
 void trpi_collector_stage(trpi_collector *collector, const trpi_run_stage *stage,
                           uint64_t deadline_ns, trp_promise *promise) {
     trp_error err = {0};
-    trp_code code = check_attempt(collector, stage->attempt, &err);
-    if (code == TRP_OK && stage->report == 0) {
-        code = trpi_fail(&err, TRP_EPROTOCOL, "reports are numbered from 1");
-    }
-    if (code == TRP_OK) {
-        code = check_company(collector, stage->report - 1, &err);
-    }
-    if (code == TRP_OK) {
-        trpi_waiter waiter = {promise, stage->report - 1, deadline_ns, true};
-        code = add_waiter(collector, waiter, &err);
-    }
+    trpi_waiter waiter = {promise, stage->report - 1, deadline_ns, TRPI_WAITS_STAGE};
+    trp_code code = stage->report == 0
+                        ? trpi_fail(&err, TRP_EPROTOCOL, "reports are numbered from 1")
+                        : wait_for_round(collector, stage->attempt, waiter, &err);
     if (code != TRP_OK) {
         trp_promise_fail(promise, code, err.message);
         return;
     }
-    answer_stages(collector);
+    answer_others(collector);
+}
+
+void trpi_collector_drain(trpi_collector *collector, const trpi_run_drain *drain,
+                          uint64_t deadline_ns, trp_promise *promise) {
+    trp_error err = {0};
+    trpi_waiter waiter = {promise, drain->report, deadline_ns, TRPI_WAITS_DRAIN};
+    trp_code code = wait_for_round(collector, drain->attempt, waiter, &err);
+    if (code != TRP_OK) {
+        trp_promise_fail(promise, code, err.message);
+        return;
+    }
+    answer_others(collector);
 }
 
 void trpi_collector_finish(trpi_collector *collector, int rank) {

@@ -25,7 +25,11 @@ typedef struct trpi_waiter {
     trp_promise *promise;
     uint64_t number;      /* of the round that answers it */
     uint64_t deadline_ns; /* 0 = none */
-    bool is_stage;        /* wants a number for the round after */
+    enum {
+        TRPI_WAITS_REPORTED, /* made that report */
+        TRPI_WAITS_STAGE,    /* wants a number for the round after */
+        TRPI_WAITS_DRAIN     /* only wants to know that it is complete */
+    } kind;
 } trpi_waiter;
 
 /* What the trainer does with it. */
@@ -58,10 +62,12 @@ TRP_CHECKED trp_code trpi_collector_open(trpi_collector *collector, uint64_t att
 void trpi_collector_close(trpi_collector *collector, const char *why);
 void trpi_collector_release(trpi_collector *collector); /* closes it, too */
 
-/* Both take the promise and answer it sooner or later, errors included. */
+/* All three take the promise and answer it sooner or later, errors included. */
 void trpi_collector_report(trpi_collector *collector, const trpi_run_report *report,
                            uint64_t deadline_ns, trp_promise *promise);
 void trpi_collector_stage(trpi_collector *collector, const trpi_run_stage *stage,
+                          uint64_t deadline_ns, trp_promise *promise);
+void trpi_collector_drain(trpi_collector *collector, const trpi_run_drain *drain,
                           uint64_t deadline_ns, trp_promise *promise);
 
 /* The rank's train function has returned without an error. */

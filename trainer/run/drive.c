@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/base/hash.h"
 #include "core/base/id.h"
 #include "core/base/log.h"
 #include "trainer/run/clock.h"
@@ -31,6 +32,7 @@ static void unlock(trpi_trainer *t) {
 static void publish(trpi_trainer *t) {
     trp_buf text = {0}, key = {0};
     trp_error err = {0};
+    t->published_ns = trpi_run_now_ns();
     lock(t);
     trp_code code = trpi_record_summary(&t->record, t->controller.state, t->controller.restarts,
                                         t->progress.step, &text, &err);
@@ -44,7 +46,6 @@ static void publish(trpi_trainer *t) {
     if (code != TRP_OK) { /* the list is behind for a while; the run is not */
         trpi_log(TRPI_WARN, "publish_run", "error=\"%s\"", err.message);
     }
-    t->published_ns = trpi_run_now_ns();
     trp_buf_release(&text);
     trp_buf_release(&key);
 }
@@ -55,17 +56,32 @@ static void on_damaged(void *arg, const char *text) {
     trpi_news_state(arg, text);
 }
 
+/* Whether this trainer has to stop because another one has begun an attempt of the same run. */
+static bool is_superseded(trpi_trainer *t) {
+    trp_error err = {0};
+    lock(t);
+    trp_code code = trpi_record_check_owner(&t->record, &err);
+    unlock(t);
+    if (code != TRP_ECANCELED) { /* a storage that cannot be read fails what needs it */
+        return false;
+    }
+    t->broken = err;
+    t->superseded = true;
+    return true;
+}
+
 /* Finds what the next attempt begins with, and makes its number durable before anybody uses it. */
-static trp_code prepare_attempt(trpi_trainer *t, trpi_verify depth, trp_error *err) {
+static trp_code prepare_attempt(trpi_trainer *t, trp_error *err) {
     const trpi_record_entry *newest = NULL;
     uint64_t attempt = t->controller.attempt + 1;
     trp_buf_clear(&t->from);
-    trp_code code = trpi_record_begin(&t->record, attempt, depth, on_damaged, t, &newest, err);
+    trp_code code = trpi_record_begin(&t->record, attempt, on_damaged, t, &newest, err);
     if (code == TRP_OK && newest != NULL) {
         code = trpi_record_path(&t->record, newest->number, &t->from);
     }
     if (code == TRP_OK) {
-        trpi_progress_restart(&t->progress, newest != NULL ? newest->manifest.step : 0);
+        t->from_step = newest != NULL ? newest->manifest.step : 0;
+        trpi_progress_restart(&t->progress, t->from_step);
         code = trpi_record_write(&t->record, t->controller.state, t->controller.restarts,
                                  t->progress.step, err);
     }
@@ -87,6 +103,7 @@ static trp_code send_train(trpi_trainer *t, const trpi_run_joined *joined, uint6
         .run_name = t->plan.name,
         .run_dir = trpi_store_path(t->record.store),
         .checkpoint = t->from.size > 0 ? (const char *)t->from.data : "",
+        .step = t->from_step,
         .device = t->plan.gpus > 0 ? "cuda:0" : "cpu",
         .trainer = trp_context_actor(t->ctx).id,
         .report_timeout_ms = t->plan.report_timeout_ms,
@@ -122,13 +139,14 @@ static trp_code start_gang(trpi_trainer *t, uint64_t deadline_ns, trp_error *err
 /* A gang that cannot be placed within its time will not be placed by asking again; a worker that
  * does not start, or dies while starting, may. */
 static trpi_control_event start_attempt(trpi_trainer *t) {
-    uint64_t deadline_ns = trpi_run_now_ns() + trpi_run_ms(t->plan.start_timeout_ms);
+    uint64_t deadline_ns = trpi_run_deadline_ns(t->plan.start_timeout_ms);
     t->broken = (trp_error){0};
     trpi_control_event failure = TRPI_ON_BROKEN;
     trp_code code = trpi_gang_place(&t->gang, deadline_ns, &t->broken);
     if (code == TRP_OK) {
-        failure = TRPI_ON_START_FAILED;
         code = start_gang(t, deadline_ns, &t->broken);
+        failure = code != TRP_OK && trpi_gang_was_hit(&t->gang, code) ? TRPI_ON_START_LOST
+                                                                      : TRPI_ON_START_FAILED;
     }
     if (code != TRP_OK) {
         t->broken.code = code;
@@ -157,26 +175,45 @@ static void note_failure(trpi_trainer *t, const trp_rank_failure *failure) {
     t->failures[at] = *failure;
 }
 
-/* Takes the end of a member's call; false if it was a failure. */
-static bool collect(trpi_trainer *t, trpi_member *member) {
-    trp_rank_failure failure = {.rank = member->rank};
-    trp_code code = trpi_gang_collect(&t->gang, member, &failure.death, &failure.error);
-    uint64_t now_ns = trpi_run_now_ns();
+/* An error that the function returned and that is not the machine's: what trying again may mend (a
+ * timeout, a device, a disk) is. */
+static trpi_failure_mark mark_of(const trpi_member_end *end) {
+    const trp_error *error = &end->error;
+    return (trpi_failure_mark){
+        .is_program = end->has_left && !trp_code_retryable(error->code),
+        .step = end->step,
+        .hash = trpi_hash64(error->message, strlen(error->message)),
+    };
+}
+
+static void fail(trpi_trainer *t, int rank, const trpi_member_end *end, uint64_t noticed_ns) {
+    trp_rank_failure failure = {.rank = rank, .error = end->error, .death = end->death};
     lock(t);
-    if (code == TRP_OK) {
-        trpi_collector_finish(&t->collector, member->rank);
-    } else {
-        failure.error.code = code;
-        if (t->recovery.noticed_ns == 0) {
-            t->recovery.noticed_ns = now_ns;
-        }
-        note_failure(t, &failure);
-        if (!is_collateral(&failure)) {
-            trpi_news_failure(t, &failure, now_ns);
-        }
+    if (t->recovery.noticed_ns == 0) {
+        t->recovery.noticed_ns = noticed_ns;
+    }
+    note_failure(t, &failure);
+    if (!is_collateral(&failure)) {
+        trpi_news_failure(t, &failure, noticed_ns);
+    }
+    if (t->failures[0].rank == rank) {
+        t->controller.mark = is_collateral(&failure) ? (trpi_failure_mark){0} : mark_of(end);
     }
     unlock(t);
-    return code == TRP_OK;
+}
+
+/* Takes the end of a member's call; false if it was a failure. */
+static bool collect(trpi_trainer *t, trpi_member *member) {
+    trpi_member_end end;
+    uint64_t now_ns = trpi_run_now_ns();
+    if (trpi_gang_collect(&t->gang, member, &end) != TRP_OK) {
+        fail(t, member->rank, &end, now_ns);
+        return false;
+    }
+    lock(t);
+    trpi_collector_finish(&t->collector, member->rank);
+    unlock(t);
+    return true;
 }
 
 static trpi_control_event watch_attempt(trpi_trainer *t) {
@@ -186,13 +223,16 @@ static trpi_control_event watch_attempt(trpi_trainer *t) {
         }
         trpi_member *member = trpi_gang_wait(&t->gang, SLICE_MS);
         if (member != NULL && !collect(t, member)) {
-            return TRPI_ON_RANK_FAILED;
+            return is_superseded(t) ? TRPI_ON_BROKEN : TRPI_ON_RANK_FAILED;
         }
         uint64_t now_ns = trpi_run_now_ns();
         lock(t);
         trpi_collector_expire(&t->collector, now_ns);
         unlock(t);
         if (now_ns - t->published_ns > trpi_run_ms(PUBLISH_MS)) {
+            if (is_superseded(t)) {
+                return TRPI_ON_BROKEN;
+            }
             publish(t);
         }
     }
@@ -201,39 +241,43 @@ static trpi_control_event watch_attempt(trpi_trainer *t) {
 
 /* ---- Stopping ---- */
 
-static void settle(trpi_trainer *t, uint64_t timeout_ms) {
-    uint64_t deadline_ns = trpi_run_now_ns() + trpi_run_ms(timeout_ms);
+/* Whoever starts while the survivors leave is not waited for later. */
+static void respawn(trpi_trainer *t) {
+    trp_error err = {0};
+    if (trpi_gang_spawn(&t->gang, &err) != TRP_OK) { /* the next start tries again and says so */
+        trpi_log(TRPI_WARN, "respawn", "error=\"%s\"", err.message);
+    }
+}
+
+/* Until no train call is under way, or the time has passed. */
+static void settle(trpi_trainer *t, uint64_t timeout_ms, bool replace) {
+    uint64_t deadline_ns = trpi_run_deadline_ns(timeout_ms);
     while (trpi_gang_training(&t->gang) > 0 && trpi_run_now_ns() < deadline_ns) {
         trpi_member *member = trpi_gang_wait(&t->gang, SLICE_MS);
-        if (member != NULL) {
-            (void)collect(t, member);
+        if (member != NULL && !collect(t, member) && replace && !member->living) {
+            respawn(t);
         }
     }
 }
 
-/* Gets everybody out of the attempt. The replacements of the dead are spawned before that is waited
- * for, so that they start while the survivors leave. */
-static void leave_attempt(trpi_trainer *t, bool respawn) {
+/* Gets everybody out of the attempt. With `replace` the dead are spawned again meanwhile. */
+static void leave_attempt(trpi_trainer *t, bool replace) {
     lock(t);
     trpi_collector_close(&t->collector, "the attempt is over");
     unlock(t);
     trpi_gang_abort(&t->gang, t->controller.attempt);
     t->recovery.told_ns = trpi_run_now_ns();
-    if (respawn) {
-        trp_error err = {0};
-        if (trpi_gang_spawn(&t->gang, &err) !=
-            TRP_OK) { /* the next start tries again and says so */
-            trpi_log(TRPI_WARN, "respawn", "error=\"%s\"", err.message);
-        }
+    if (replace) {
+        respawn(t);
     }
-    settle(t, LEAVE_TIMEOUT_MS);
+    settle(t, LEAVE_TIMEOUT_MS, replace);
     if (trpi_gang_training(&t->gang) > 0) {
         trpi_gang_kill_training(&t->gang);
-        settle(t, DIE_TIMEOUT_MS);
+        settle(t, DIE_TIMEOUT_MS, replace);
     }
     bool aborted =
         t->controller.state == TRP_RUN_SHUTTING_DOWN && t->controller.outcome == TRP_RUN_ABORTED;
-    if (t->failure_count > 0 && is_collateral(&t->failures[0]) && !aborted) {
+    if (t->failure_count > 0 && is_collateral(&t->failures[0]) && !aborted && !t->superseded) {
         lock(t);
         trpi_news_failure(t, &t->failures[0], t->recovery.noticed_ns);
         unlock(t);
@@ -259,11 +303,12 @@ static trpi_control_event stop_attempt(trpi_trainer *t) {
     }
     trp_error err = {0};
     lock(t);
-    trp_code code = prepare_attempt(t, TRPI_VERIFY_SIZES, &err);
+    trp_code code = prepare_attempt(t, &err);
     unlock(t);
     if (code != TRP_OK) {
         t->broken = err;
         t->broken.code = code;
+        t->superseded = code == TRP_ECANCELED;
         return TRPI_ON_BROKEN;
     }
     free(t->failures);
@@ -317,8 +362,9 @@ static trpi_control_action step(trpi_trainer *t, trpi_control_event event) {
     if (t->controller.state == TRP_RUN_RUNNING) {
         enter_running(t);
     } else if (t->controller.state != before) {
-        trpi_news_state(
-            t, event == TRPI_ON_START_FAILED || event == TRPI_ON_BROKEN ? t->broken.message : "");
+        bool is_broken =
+            event == TRPI_ON_START_FAILED || event == TRPI_ON_START_LOST || event == TRPI_ON_BROKEN;
+        trpi_news_state(t, is_broken ? t->broken.message : "");
     }
     unlock(t);
     return action;
@@ -332,7 +378,7 @@ static trpi_control_event begin(trpi_trainer *t) {
     trp_code code = trpi_record_open(&t->record, &t->plan, &err);
     t->controller.attempt = t->record.attempt;
     if (code == TRP_OK) {
-        code = prepare_attempt(t, TRPI_VERIFY_CHECKSUMS, &err);
+        code = prepare_attempt(t, &err);
     }
     if (code == TRP_OK && t->from.size > 0) {
         trpi_format(text, sizeof(text), "goes on from %s (step %" PRIu64 ")",
@@ -342,6 +388,7 @@ static trpi_control_event begin(trpi_trainer *t) {
     unlock(t);
     t->broken = err;
     t->broken.code = code;
+    t->superseded = code == TRP_ECANCELED;
     if (code == TRP_OK) {
         code = trpi_gang_init(&t->gang, t->rt, &t->plan, &t->stop, &t->broken);
     }
@@ -353,7 +400,8 @@ static void end(trpi_trainer *t) {
     lock(t);
     trpi_progress_end(&t->progress, trpi_run_now_ns());
     trp_code code = TRP_OK;
-    if (t->record.store != NULL) {
+    bool owns = t->record.store != NULL && !t->superseded;
+    if (owns) {
         code = trpi_record_write(&t->record, t->controller.state, t->controller.restarts,
                                  t->progress.step, &err);
     }
@@ -361,7 +409,7 @@ static void end(trpi_trainer *t) {
         trpi_log(TRPI_WARN, "write_run_json", "error=\"%s\"", err.message);
     }
     unlock(t);
-    if (t->record.store != NULL) {
+    if (owns) {
         publish(t);
     }
     lock(t);

@@ -136,37 +136,36 @@ static trp_code forward_stop(fit *f, trp_error *err) {
     if (!asked_to_stop(f)) {
         return TRP_OK;
     }
-    uint64_t now_ns = trpi_run_now_ns();
     if (f->abort_until_ns == 0) {
         trp_ref ref;
-        f->abort_until_ns = now_ns + trpi_run_ms(ABORT_TIMEOUT_MS);
+        f->abort_until_ns = trpi_run_deadline_ns(ABORT_TIMEOUT_MS);
         trp_code code = trp_call(f->rt, f->trainer, "abort", (trp_bytes){0}, 0, &ref, err);
         if (code == TRP_OK) {
             trp_ref_release(f->rt, ref);
         }
         return code;
     }
-    return now_ns < f->abort_until_ns
+    return trpi_run_now_ns() < f->abort_until_ns
                ? TRP_OK
                : trpi_fail(err, TRP_ETIMEOUT, "the trainer does not stop the run");
 }
 
 /* ---- Listening ---- */
 
-static trp_code wait_answer(fit *f, trp_ref ref, trp_error *err) {
+/* Until the trainer has answered; a stop is heard also while one event follows the other. */
+static trp_code wait_answer(fit *f, trp_ref ref, uint64_t deadline_ns, trp_bytes *ret_value,
+                            trp_error *err) {
     bool done = false;
-    trp_code code = forward_stop(f, err); /* also while one event follows the other */
+    trp_code code = forward_stop(f, err);
     while (code == TRP_OK && !done) {
-        code = trp_wait(f->rt, &ref, 1, 1, SLICE_MS, &done, err);
+        uint64_t slice = trpi_run_slice_ms(deadline_ns, SLICE_MS);
+        code = trp_wait(f->rt, &ref, 1, 1, slice, &done, err);
         if (code == TRP_OK && !done) {
-            code = forward_stop(f, err);
+            code = slice > 0 ? forward_stop(f, err)
+                             : trpi_fail(err, TRP_ETIMEOUT, "the trainer does not answer");
         }
     }
-    trp_bytes value;
-    if (code == TRP_OK) {
-        code = trp_get(f->rt, ref, 0, &value, err);
-    }
-    return code == TRP_OK ? take_events(f, value, err) : code;
+    return code == TRP_OK ? trp_get(f->rt, ref, 0, ret_value, err) : code;
 }
 
 static trp_code listen(fit *f, trp_error *err) {
@@ -179,7 +178,9 @@ static trp_code listen(fit *f, trp_error *err) {
             code = trp_call(f->rt, f->trainer, "events", trp_buf_bytes(&args), 0, &ref, err);
         }
         if (code == TRP_OK) {
-            code = wait_answer(f, ref, err);
+            trp_bytes value;
+            code = wait_answer(f, ref, TRP_FOREVER, &value, err);
+            code = code == TRP_OK ? take_events(f, value, err) : code;
             trp_ref_release(f->rt, ref);
         }
         trp_buf_release(&args);
@@ -191,13 +192,19 @@ static trp_code listen(fit *f, trp_error *err) {
 
 static trp_code start_trainer(fit *f, const trpi_run_plan *plan, trp_error *err) {
     trp_buf args = {0};
+    trp_ref ref;
+    trp_bytes value;
     trp_spawn_options options = {0}; /* it works little and holds no resources */
     trp_code code = trpi_pack_plan(plan, &args, err);
     if (code == TRP_OK) {
         code = trp_spawn(f->rt, trp_trainer_type.name, (trp_bytes){0}, &options, &f->trainer, err);
     }
     if (code == TRP_OK) {
-        code = trp_ask(f->rt, f->trainer, "fit", trp_buf_bytes(&args), FIT_TIMEOUT_MS, NULL, err);
+        code = trp_call(f->rt, f->trainer, "fit", trp_buf_bytes(&args), 0, &ref, err);
+    }
+    if (code == TRP_OK) {
+        code = wait_answer(f, ref, trpi_run_deadline_ns(FIT_TIMEOUT_MS), &value, err);
+        trp_ref_release(f->rt, ref);
     }
     trp_buf_release(&args);
     return code == TRP_OK ? code : trpi_context(err, code, "start the trainer");
@@ -215,7 +222,7 @@ static void end_trainer(fit *f) {
             trpi_log(TRPI_WARN, "end_trainer", "error=\"%s\"", err.message);
         }
     }
-    uint64_t until_ns = trpi_run_now_ns() + trpi_run_ms(LEAVE_TIMEOUT_MS);
+    uint64_t until_ns = trpi_run_deadline_ns(LEAVE_TIMEOUT_MS);
     trp_actor_info info = {0};
     while (trpi_run_now_ns() < until_ns &&
            trp_actor_get_info(f->rt, f->trainer, &info, &err) == TRP_OK &&
@@ -224,12 +231,33 @@ static void end_trainer(fit *f) {
     }
 }
 
+/* What the trainer would have told: the run's directory knows it, too. Nothing to be found there is
+ * no error of its own beside the one that ended the run. */
+static void find_checkpoint(fit *f) {
+    trpi_store *store = NULL;
+    trpi_checkpoint *all = NULL;
+    size_t count = 0;
+    if (f->result->checkpoint == NULL &&
+        trpi_store_open_path(f->result->path, &store, NULL) == TRP_OK &&
+        trpi_store_list(store, &all, &count, NULL) == TRP_OK) {
+        const trpi_checkpoint *newest = NULL;
+        for (size_t i = 0; i < count; i++) {
+            newest = all[i].damage.code == TRP_OK ? &all[i] : newest;
+        }
+        f->result->checkpoint = newest != NULL ? strdup(newest->path) : NULL;
+        f->result->steps = newest != NULL ? newest->manifest.step : 0;
+    }
+    trpi_checkpoints_free(all, count);
+    trpi_store_close(store);
+}
+
 /* The run ended without the trainer's word. */
 static void set_lost(fit *f, trp_code code, const trp_error *err) {
     bool aborted = f->abort_until_ns != 0;
     f->result->state = aborted ? TRP_RUN_ABORTED : TRP_RUN_ERRORED;
     f->result->error = *err;
     f->result->error.code = aborted ? TRP_ECANCELED : code;
+    find_checkpoint(f);
 }
 
 trp_code trp_fit(trp_runtime *rt, const trp_train_options *options, trp_result *ret_result,

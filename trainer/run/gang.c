@@ -7,20 +7,16 @@
 #include "core/base/log.h"
 #include "trainer/run/clock.h"
 
-/* How long a wait lasts before it looks whether the run was stopped. What is waited for wakes it up
- * at once, so this bounds only how late a stop is noticed. */
-enum { SLICE_MS = 50, DEATH_NOTICE_MS = 2000 };
+enum {
+    SLICE_MS = 50, /* how late a stop is noticed at most */
+    DEATH_NOTICE_MS = 2000,
+    INFEASIBLE_MS = 3000, /* for nodes that are about to join */
+};
 
 /* ---- Waiting ---- */
 
-/* Milliseconds of the next slice; 0 when the deadline has passed. */
 static uint64_t next_slice(uint64_t deadline_ns) {
-    uint64_t now = trpi_run_now_ns();
-    if (now >= deadline_ns) {
-        return 0;
-    }
-    uint64_t left_ms = (deadline_ns - now + 999999) / 1000000;
-    return TRPI_MIN(left_ms, SLICE_MS);
+    return trpi_run_slice_ms(deadline_ns, SLICE_MS);
 }
 
 static bool is_stopped(const trpi_gang *gang) {
@@ -116,7 +112,7 @@ void trpi_gang_clear(trpi_gang *gang, uint64_t timeout_ms) {
         trpi_log(TRPI_WARN, "group_remove", "error=\"%s\"", err.message);
     }
     gang->group.id = 0;
-    uint64_t deadline_ns = trpi_run_now_ns() + trpi_run_ms(timeout_ms);
+    uint64_t deadline_ns = trpi_run_deadline_ns(timeout_ms);
     for (uint64_t slice = 1; living(gang) > 0 && slice > 0;) {
         slice = next_slice(deadline_ns);
         take_death(gang, slice);
@@ -136,30 +132,39 @@ void trpi_gang_clear(trpi_gang *gang, uint64_t timeout_ms) {
 
 /* ---- Placement and start ---- */
 
-trp_code trpi_gang_place(trpi_gang *gang, uint64_t deadline_ns, trp_error *err) {
-    if (gang->group.id == 0) {
-        trp_group_options options = {.strategy = (trp_strategy)gang->plan->placement,
-                                     .bundles = gang->bundles,
-                                     .bundle_count = (size_t)gang->count};
-        trp_code code = trp_group_create(gang->rt, &options, &gang->group, err);
-        if (code != TRP_OK) {
-            return trpi_context(err, code, "place %d workers", gang->count);
-        }
-    }
+/* Waits while the group may still be placed. What no node can hold is waited for a short time only,
+ * unless it has been placed before: then a node was lost, which may come back. */
+static trp_code wait_placed(trpi_gang *gang, uint64_t deadline_ns, trp_error *err) {
+    uint64_t grace_ns =
+        gang->was_placed ? deadline_ns : TRPI_MIN(deadline_ns, trpi_run_deadline_ns(INFEASIBLE_MS));
     for (;;) {
         uint64_t slice = next_slice(deadline_ns);
+        bool has_grace = next_slice(grace_ns) > 0;
         trp_error inner = {0};
         trp_code code = trp_group_wait(gang->rt, gang->group, slice, NULL, 0, &inner);
         if (is_stopped(gang)) {
             return stopped(err);
         }
-        if (code != TRP_ETIMEOUT || slice == 0) {
-            if (code != TRP_OK && err != NULL) {
-                *err = inner;
-            }
-            return code == TRP_OK ? code : trpi_context(err, code, "place %d workers", gang->count);
+        if ((code == TRP_ETIMEOUT && slice > 0) || (code == TRP_EINFEASIBLE && has_grace)) {
+            continue;
         }
+        gang->was_placed = gang->was_placed || code == TRP_OK;
+        return code == TRP_OK ? code : trpi_fail(err, code, "%s", inner.message);
     }
+}
+
+trp_code trpi_gang_place(trpi_gang *gang, uint64_t deadline_ns, trp_error *err) {
+    trp_code code = TRP_OK;
+    if (gang->group.id == 0) {
+        trp_group_options options = {.strategy = (trp_strategy)gang->plan->placement,
+                                     .bundles = gang->bundles,
+                                     .bundle_count = (size_t)gang->count};
+        code = trp_group_create(gang->rt, &options, &gang->group, err);
+    }
+    if (code == TRP_OK) {
+        code = wait_placed(gang, deadline_ns, err);
+    }
+    return code == TRP_OK ? code : trpi_context(err, code, "place %d workers", gang->count);
 }
 
 static trp_code spawn_member(trpi_gang *gang, int bundle, trp_error *err) {
@@ -172,6 +177,9 @@ static trp_code spawn_member(trpi_gang *gang, int bundle, trp_error *err) {
                                  .start_timeout_ms = plan->start_timeout_ms,
                                  .group = gang->group,
                                  .bundle = bundle};
+    if (member->actor.id != 0) {
+        trp_demonitor(gang->rt, member->actor);
+    }
     *member = (trpi_member){0};
     trp_code code =
         trp_spawn(gang->rt, trp_worker_type.name, (trp_bytes){0}, &options, &member->actor, err);
@@ -187,7 +195,7 @@ trp_code trpi_gang_spawn(trpi_gang *gang, trp_error *err) {
     while (take_death(gang, 0)) { /* of those who died while nobody waited for them */
     }
     for (int i = 0; code == TRP_OK && i < gang->count; i++) {
-        if (!gang->members[i].living) {
+        if (!gang->members[i].living && !gang->members[i].training) {
             code = spawn_member(gang, i, err);
         }
     }
@@ -242,6 +250,40 @@ trp_code trpi_gang_assemble(trpi_gang *gang, uint64_t deadline_ns, trp_error *er
     return TRP_OK;
 }
 
+/* ---- Losses ---- */
+
+static bool is_loss(trp_code code) {
+    return code == TRP_EACTOR_DIED || code == TRP_ENODE_DIED || code == TRP_EDISCONNECTED ||
+           code == TRP_EUNAVAILABLE;
+}
+
+static bool was_hit(const trpi_member *member) {
+    switch (member->death.cause) {
+    case TRP_CAUSE_SIGNALED:
+    case TRP_CAUSE_KILLED:
+    case TRP_CAUSE_NODE_DIED:
+    case TRP_CAUSE_OUT_OF_MEMORY:
+        return member->has_death;
+    default:
+        return false;
+    }
+}
+
+/* The notice may be a moment behind the failure. */
+bool trpi_gang_was_hit(trpi_gang *gang, trp_code code) {
+    uint64_t deadline_ns = trpi_run_deadline_ns(DEATH_NOTICE_MS);
+    for (uint64_t slice = 1; is_loss(code) && slice > 0;) {
+        for (int i = 0; i < gang->count; i++) {
+            if (gang->members[i].has_death) {
+                return was_hit(&gang->members[i]);
+            }
+        }
+        slice = next_slice(deadline_ns);
+        take_death(gang, slice);
+    }
+    return false;
+}
+
 /* ---- An attempt ---- */
 
 static trpi_member *rank_zero(trpi_gang *gang) {
@@ -253,12 +295,36 @@ static trpi_member *rank_zero(trpi_gang *gang) {
     return &gang->members[0];
 }
 
-/* The answer may take as long as rank 0 is still busy with leaving the attempt before. */
+static trp_code take_reply(trpi_gang *gang, trp_ref ref, trp_buf *reply, trp_error *err) {
+    trp_bytes value;
+    trp_code code = trp_get(gang->rt, ref, 0, &value, err);
+    if (code == TRP_OK && trp_buf_append(reply, value.data, value.size) != TRP_OK) {
+        code = trpi_fail(err, TRP_ENOMEM, "an answer of %zu bytes", value.size);
+    }
+    return code;
+}
+
 static trp_code ask_until(trpi_gang *gang, trp_actor actor, const char *method, trp_bytes args,
                           uint64_t deadline_ns, trp_buf *reply, trp_error *err) {
-    uint64_t now = trpi_run_now_ns();
-    uint64_t left_ms = deadline_ns > now ? (deadline_ns - now) / 1000000 + 1 : 1;
-    return trp_ask(gang->rt, actor, method, args, left_ms, reply, err);
+    trp_ref ref;
+    bool done = false;
+    trp_code code = trp_call(gang->rt, actor, method, args, 0, &ref, err);
+    if (code != TRP_OK) {
+        return code;
+    }
+    for (uint64_t slice = 1; code == TRP_OK && !done && slice > 0;) {
+        slice = next_slice(deadline_ns);
+        code = trp_wait(gang->rt, &ref, 1, 1, slice, &done, err);
+        if (code == TRP_OK && is_stopped(gang)) {
+            code = stopped(err);
+        }
+    }
+    if (code == TRP_OK) {
+        code = done ? take_reply(gang, ref, reply, err)
+                    : trpi_fail(err, TRP_ETIMEOUT, "it does not answer");
+    }
+    trp_ref_release(gang->rt, ref);
+    return code;
 }
 
 trp_code trpi_gang_join(trpi_gang *gang, uint64_t attempt, uint64_t token, uint64_t deadline_ns,
@@ -322,9 +388,12 @@ trpi_member *trpi_gang_wait(trpi_gang *gang, uint64_t timeout_ms) {
             gang->refs[count++] = gang->members[i].train;
         }
     }
+    if (count == 0) {
+        return NULL;
+    }
     if (trp_wait(gang->rt, gang->refs, count, 1, timeout_ms, gang->done, &err) != TRP_OK) {
         trpi_log(TRPI_WARN, "wait_for_ranks", "error=\"%s\"", err.message);
-        return NULL;
+        return gang->called[0]; /* which fails of the same, instead of being asked for ever */
     }
     for (size_t i = 0; i < count; i++) {
         if (gang->done[i]) {
@@ -336,7 +405,7 @@ trpi_member *trpi_gang_wait(trpi_gang *gang, uint64_t timeout_ms) {
 
 /* The notice may be a moment behind the failure of the call. */
 static void find_death(trpi_gang *gang, trpi_member *member, trp_death *ret_death) {
-    uint64_t deadline_ns = trpi_run_now_ns() + trpi_run_ms(DEATH_NOTICE_MS);
+    uint64_t deadline_ns = trpi_run_deadline_ns(DEATH_NOTICE_MS);
     for (uint64_t slice = 1; !member->has_death && slice > 0;) {
         slice = next_slice(deadline_ns);
         take_death(gang, slice);
@@ -347,35 +416,55 @@ static void find_death(trpi_gang *gang, trpi_member *member, trp_death *ret_deat
     }
 }
 
-static bool is_loss(trp_code code) {
-    return code == TRP_EACTOR_DIED || code == TRP_ENODE_DIED || code == TRP_EDISCONNECTED ||
-           code == TRP_EUNAVAILABLE;
-}
-
-trp_code trpi_gang_collect(trpi_gang *gang, trpi_member *member, trp_death *ret_death,
-                           trp_error *err) {
-    trp_bytes value;
-    *ret_death = (trp_death){0};
-    trp_code code = trp_get(gang->rt, member->train, 0, &value, err);
-    forget_call(gang, member);
-    if (is_loss(code)) {
-        find_death(gang, member, ret_death);
+/* The call was answered: by what the train function returned. */
+static trp_code read_left(const trpi_member *member, trp_bytes value, uint64_t *ret_step,
+                          trp_error *err) {
+    trpi_arena arena = {0};
+    trpi_run_left left;
+    trp_code code = trpi_unpack_left(value, &arena, &left, err);
+    if (code == TRP_OK) {
+        *ret_step = left.step;
+        code = left.code < TRP_CODE_COUNT ? (trp_code)left.code : TRP_EPROTOCOL;
+        if (code != TRP_OK) {
+            code = trpi_fail(err, code, "%s", left.message);
+        }
     }
+    err->node = member->node;
+    err->actor = member->actor.id;
+    trpi_arena_release(&arena);
     return code;
 }
 
+trp_code trpi_gang_collect(trpi_gang *gang, trpi_member *member, trpi_member_end *ret_end) {
+    trp_bytes value;
+    *ret_end = (trpi_member_end){0};
+    trp_code code = trp_get(gang->rt, member->train, 0, &value, &ret_end->error);
+    ret_end->has_left = code == TRP_OK;
+    if (code == TRP_OK) {
+        code = read_left(member, value, &ret_end->step, &ret_end->error);
+    }
+    forget_call(gang, member);
+    if (!ret_end->has_left && is_loss(code)) {
+        find_death(gang, member, &ret_end->death);
+    }
+    ret_end->error.code = code;
+    return code;
+}
+
+/* One that cannot be told is killed when the others have left: all others are told all the same. */
 void trpi_gang_abort(trpi_gang *gang, uint64_t attempt) {
     trp_buf bytes = {0};
     trp_error err = {0};
-    trp_code code = trpi_pack_abort(&(trpi_run_abort){attempt}, &bytes, &err);
-    for (int i = 0; code == TRP_OK && i < gang->count; i++) {
+    trp_code packed = trpi_pack_abort(&(trpi_run_abort){attempt}, &bytes, &err);
+    for (int i = 0; i < gang->count; i++) {
         trpi_member *member = &gang->members[i];
-        if (member->training && member->living) {
+        trp_code code = packed;
+        if (code == TRP_OK && member->training && member->living) {
             code = trp_signal(gang->rt, member->actor, 0, trp_buf_bytes(&bytes), &err);
         }
-    }
-    if (code != TRP_OK) { /* whoever was not told is killed when the others have left */
-        trpi_log(TRPI_WARN, "abort_attempt", "error=\"%s\"", err.message);
+        if (code != TRP_OK) {
+            trpi_log(TRPI_WARN, "abort_attempt", "rank=%d error=\"%s\"", member->rank, err.message);
+        }
     }
     trp_buf_release(&bytes);
 }

@@ -31,6 +31,7 @@ typedef struct trpi_gang {
     const trpi_run_plan *plan; /* borrowed */
     const atomic_bool *stop;
     trp_group group;      /* id 0 = not placed */
+    bool was_placed;      /* at some time */
     trpi_member *members; /* by bundle */
     int count;
 
@@ -50,12 +51,18 @@ TRP_CHECKED trp_code trpi_gang_init(trpi_gang *gang, trp_runtime *rt, const trpi
 void trpi_gang_clear(trpi_gang *gang, uint64_t timeout_ms);
 void trpi_gang_release(trpi_gang *gang); /* clear it first */
 
-/* Reserves all bundles, unless they are. TRP_ETIMEOUT says what is missing. */
+/* Reserves all bundles, unless they are. TRP_ETIMEOUT says what is missing; TRP_EINFEASIBLE, which
+ * does not take that long, what no node has. */
 TRP_CHECKED trp_code trpi_gang_place(trpi_gang *gang, uint64_t deadline_ns, trp_error *err);
-/* Spawns whoever does not live. Returns without waiting for them. */
+/* Spawns whoever does not live and whose train call, if there was one, has been collected. Returns
+ * without waiting for them. */
 TRP_CHECKED trp_code trpi_gang_spawn(trpi_gang *gang, trp_error *err);
 /* Waits until all members live and gives them ranks. TRP_EACTOR_DIED: one could not be started. */
 TRP_CHECKED trp_code trpi_gang_assemble(trpi_gang *gang, uint64_t deadline_ns, trp_error *err);
+
+/* After a start that failed with `code`: whether a member was lost that had started, or would have,
+ * if a machine had not failed or somebody killed it. */
+bool trpi_gang_was_hit(trpi_gang *gang, trp_code code);
 
 /* Rank 0 opens the meeting place; *ret_joined lives in the arena. */
 TRP_CHECKED trp_code trpi_gang_join(trpi_gang *gang, uint64_t attempt, uint64_t token,
@@ -67,9 +74,15 @@ TRP_CHECKED trp_code trpi_gang_train(trpi_gang *gang, const trpi_run_assignment 
 
 /* A member whose train call has ended, or NULL when timeout_ms has passed first. */
 trpi_member *trpi_gang_wait(trpi_gang *gang, uint64_t timeout_ms);
-/* The end of that call: TRP_OK, or its error. *ret_death has cause NONE unless the member died. */
-TRP_CHECKED trp_code trpi_gang_collect(trpi_gang *gang, trpi_member *member, trp_death *ret_death,
-                                       trp_error *err);
+/* The end of that call; its code is returned, too. */
+typedef struct trpi_member_end {
+    bool has_left;   /* the train function has returned: TRP_OK, or its error */
+    trp_error error; /* that, or why the call failed */
+    trp_death death; /* cause NONE unless the member died */
+    uint64_t step;   /* has_left: the last one that this rank has done */
+} trpi_member_end;
+TRP_CHECKED trp_code trpi_gang_collect(trpi_gang *gang, trpi_member *member,
+                                       trpi_member_end *ret_end);
 int trpi_gang_training(const trpi_gang *gang); /* how many */
 
 /* Tells all that still train to leave that attempt. */

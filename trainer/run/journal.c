@@ -108,6 +108,9 @@ void trpi_journal_release(trpi_journal *journal) {
     while (journal->first != NULL) {
         drop_first(journal);
     }
+    if (journal->asking != NULL) {
+        trp_promise_fail(journal->asking, TRP_ECANCELED, "the trainer ends");
+    }
     trp_buf_release(&journal->result);
     *journal = (trpi_journal){0};
 }

@@ -7,6 +7,10 @@
 #include "trainer/run/clock.h"
 #include "trainer/run/trainer.h"
 
+#define REPEATED                                                                                   \
+    " (the same error at the same step as before: the program's, not a machine's, so the retries " \
+    "that are left are not spent on it)"
+
 enum { TEXT_BYTES = 1536, SHOWN_METRICS = 6 };
 
 static trpi_run_event event_of(const trpi_trainer *t, int kind, const char *text) {
@@ -178,9 +182,10 @@ static void set_error(const trpi_trainer *t, trpi_run_result *result, char *text
         result->actor = first->error.actor;
         char cause[TEXT_BYTES / 2];
         describe_death(&first->death, cause, sizeof(cause));
-        trpi_format(text, size, "rank %d%s%s", first->rank,
+        trpi_format(text, size, "rank %d%s%s%s", first->rank,
                     first->death.cause != TRP_CAUSE_NONE ? " died: " : ": ",
-                    first->death.cause != TRP_CAUSE_NONE ? cause : first->error.message);
+                    first->death.cause != TRP_CAUSE_NONE ? cause : first->error.message,
+                    t->controller.is_repeated ? REPEATED : "");
     } else {
         result->code = TRP_EINTERNAL;
         trpi_format(text, size, "ended without a cause");

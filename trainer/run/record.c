@@ -108,11 +108,47 @@ out:
     return code;
 }
 
+static trp_code list_entries(trpi_record *record, trp_error *err) {
+    trpi_checkpoint *found = NULL;
+    size_t count = 0;
+    trp_code code = trpi_store_list(record->store, &found, &count, err);
+    forget_entries(record);
+    for (size_t i = 0; code == TRP_OK && i < count; i++) {
+        if (found[i].damage.code == TRP_OK) {
+            record->attempt = TRPI_MAX(record->attempt, found[i].manifest.attempt);
+            code = trpi_record_add(record, &found[i].manifest, err);
+        }
+    }
+    trpi_checkpoints_free(found, count);
+    return code;
+}
+
+/* run.json may be older than the last attempt, or gone: the fence and the checkpoints know, too. */
 trp_code trpi_record_open(trpi_record *record, const trpi_run_plan *plan, trp_error *err) {
+    uint64_t owner = 0;
     *record = (trpi_record){.plan = plan};
     trp_code code =
         trpi_store_open(plan->storage, plan->name, TRPI_STORE_AUTO, &record->store, NULL, err);
-    return code == TRP_OK ? read_attempt(record->store, &record->attempt, err) : code;
+    if (code == TRP_OK) {
+        code = read_attempt(record->store, &record->attempt, err);
+    }
+    if (code == TRP_OK) {
+        code = trpi_store_attempt(record->store, &owner, err);
+        record->attempt = TRPI_MAX(record->attempt, owner);
+    }
+    return code == TRP_OK ? list_entries(record, err) : code;
+}
+
+trp_code trpi_record_check_owner(const trpi_record *record, trp_error *err) {
+    uint64_t owner = 0;
+    trp_code code = trpi_store_attempt(record->store, &owner, err);
+    if (code == TRP_OK && owner > record->attempt) {
+        code = trpi_fail(err, TRP_ECANCELED,
+                         "%s: another driver has taken this run over, with attempt %" PRIu64
+                         "; ours was attempt %" PRIu64,
+                         trpi_store_path(record->store), owner, record->attempt);
+    }
+    return code;
 }
 
 void trpi_record_release(trpi_record *record) {
@@ -134,49 +170,39 @@ static void on_damaged(void *arg, uint64_t number, const char *path, const trp_e
     to->notice(to->arg, text);
 }
 
-static trp_code list_entries(trpi_record *record, trp_error *err) {
-    trpi_checkpoint *found = NULL;
-    size_t count = 0;
-    trp_code code = trpi_store_list(record->store, &found, &count, err);
-    forget_entries(record);
-    for (size_t i = 0; code == TRP_OK && i < count; i++) {
-        if (found[i].damage.code == TRP_OK) {
-            record->attempt = TRPI_MAX(record->attempt, found[i].manifest.attempt);
-            code = trpi_record_add(record, &found[i].manifest, err);
-        }
+/* Those above the newest that verifies are damaged: they stay where they are, but are neither the
+ * latest nor among the best. */
+static const trpi_record_entry *forget_above(trpi_record *record, uint64_t number) {
+    while (record->count > 0 && record->entries[record->count - 1].number > number) {
+        trpi_manifest_release(&record->entries[--record->count].manifest);
     }
-    trpi_checkpoints_free(found, count);
-    return code;
+    return trpi_record_latest(record);
 }
 
-trp_code trpi_record_begin(trpi_record *record, uint64_t attempt, trpi_verify depth,
-                           trpi_record_notice notice, void *notice_arg,
-                           const trpi_record_entry **ret_newest, trp_error *err) {
+trp_code trpi_record_begin(trpi_record *record, uint64_t attempt, trpi_record_notice notice,
+                           void *notice_arg, const trpi_record_entry **ret_newest, trp_error *err) {
     damage_notice to = {notice, notice_arg};
     trpi_checkpoint *newest = NULL;
-    const trpi_record_entry *entry = NULL;
-    trp_code code = trpi_store_sweep(record->store, attempt, err);
+    trp_code code = trpi_store_claim(record->store, attempt, err);
+    if (code == TRP_OK) {
+        record->attempt = attempt;
+        code = trpi_store_sweep(record->store, attempt, err);
+    }
     if (code == TRP_OK) {
         code = list_entries(record, err);
     }
     if (code == TRP_OK) {
         trp_error inner = {0};
-        code = trpi_store_newest(record->store, depth, on_damaged, &to, &newest, &inner);
-        if (code != TRP_OK && code != TRP_ENOTFOUND && err != NULL) {
-            *err = inner;
+        code = trpi_store_newest(record->store, TRPI_VERIFY_CHECKSUMS, on_damaged, &to, &newest,
+                                 &inner);
+        if (code == TRP_ENOTFOUND) {
+            *ret_newest = NULL;
+            return TRP_OK;
         }
+        code = code == TRP_OK ? code : trpi_fail(err, code, "%s", inner.message);
     }
-    for (size_t i = 0; code == TRP_OK && i < record->count; i++) {
-        if (record->entries[i].number == newest->number) {
-            entry = &record->entries[i];
-        }
-    }
-    if (code == TRP_OK || code == TRP_ENOTFOUND) {
-        record->attempt = attempt;
-        *ret_newest = entry;
-        code = TRP_OK;
-    }
-    if (newest != NULL) {
+    if (code == TRP_OK) {
+        *ret_newest = forget_above(record, newest->number);
         trpi_checkpoints_free(newest, 1);
     }
     return code;
@@ -285,8 +311,12 @@ static trp_code write_json(const json_t *json, trp_buf *out, trp_error *err) {
 trp_code trpi_record_write(trpi_record *record, trp_run_state state, int restarts, uint64_t step,
                            trp_error *err) {
     trp_buf text = {0};
-    json_t *run = json_of_run(record, state, restarts, step);
-    trp_code code = run != NULL ? add_checkpoints(record, run, err) : TRP_OK;
+    json_t *run = NULL;
+    trp_code code = trpi_record_check_owner(record, err);
+    if (code == TRP_OK) {
+        run = json_of_run(record, state, restarts, step);
+        code = run != NULL ? add_checkpoints(record, run, err) : TRP_OK;
+    }
     if (code == TRP_OK) {
         code = write_json(run, &text, err);
     }

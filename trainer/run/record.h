@@ -30,18 +30,24 @@ typedef struct trpi_record {
 /* What happened to it that a user should know: a checkpoint that is damaged and passed over. */
 typedef void (*trpi_record_notice)(void *arg, const char *text);
 
-/* Opens (or makes) the directory and reads what is there. TRP_ECORRUPT for a run.json that does not
- * read. Release also after an error. */
+/* Opens (or makes) the directory and reads what is there; `attempt` is the highest of which there
+ * is any trace. TRP_ECORRUPT for a run.json that does not read. Release also after an error. */
 TRP_CHECKED trp_code trpi_record_open(trpi_record *record, const trpi_run_plan *plan,
                                       trp_error *err);
 void trpi_record_release(trpi_record *record);
 
-/* An attempt begins: sweeps what earlier ones left, lists what is committed and finds the newest
- * checkpoint that verifies. *ret_newest is NULL when there is none at all, else borrowed until the
- * next call; TRP_ECORRUPT when all there are are damaged. */
-TRP_CHECKED trp_code trpi_record_begin(trpi_record *record, uint64_t attempt, trpi_verify depth,
+/* An attempt begins: takes the run for it, sweeps what earlier ones left, lists what is committed
+ * and finds the newest checkpoint that verifies by its checksums: disks flip bits also while a run
+ * is under way. *ret_newest is NULL when there is none at all, else borrowed until the next call.
+ * TRP_ECORRUPT when all there are are damaged; TRP_ECANCELED when another trainer has taken the
+ * run. */
+TRP_CHECKED trp_code trpi_record_begin(trpi_record *record, uint64_t attempt,
                                        trpi_record_notice notice, void *notice_arg,
                                        const trpi_record_entry **ret_newest, trp_error *err);
+
+/* TRP_ECANCELED when another trainer has begun a later attempt of this run: from then on it is not
+ * ours to write to. */
+TRP_CHECKED trp_code trpi_record_check_owner(const trpi_record *record, trp_error *err);
 
 /* Takes *manifest, which is committed, and zeroes it. */
 TRP_CHECKED trp_code trpi_record_add(trpi_record *record, trpi_manifest *manifest, trp_error *err);
@@ -49,7 +55,7 @@ TRP_CHECKED trp_code trpi_record_add(trpi_record *record, trpi_manifest *manifes
 /* Removes what the plan does not keep. Damaged ones stay: a person should see them. */
 TRP_CHECKED trp_code trpi_record_prune(trpi_record *record, trp_error *err);
 
-/* run.json with this state and step. */
+/* run.json with this state and step. TRP_ECANCELED as above. */
 TRP_CHECKED trp_code trpi_record_write(trpi_record *record, trp_run_state state, int restarts,
                                        uint64_t step, trp_error *err);
 /* Appends the same without the list of checkpoints: what the key-value store keeps of a run. */

@@ -3,12 +3,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/json.h"
 #include "trainer/ckpt/store.h"
 #include "trainer/run/clock.h"
 
 /* The trainer answers by the run's own deadline; this much later it is not the ranks who are late.
  */
-enum { TRAINER_GRACE_MS = 30000 };
+enum { TRAINER_GRACE_MS = 30000, METRICS_MAX = 1000, NAME_BYTES_MAX = 200 };
+
+void trpi_session_begin(trp_session *session) {
+    const trpi_run_assignment *assignment = &session->assignment;
+    session->checkpoint = assignment->checkpoint[0] != '\0' ? assignment->checkpoint : NULL;
+    session->step = assignment->step;
+}
 
 int trp_session_rank(const trp_session *session) {
     return (int)session->assignment.rank;
@@ -66,7 +73,9 @@ static trp_actor trainer_of(const trp_session *session) {
 }
 
 static uint64_t answer_timeout_ms(const trp_session *session) {
-    return session->assignment.report_timeout_ms + TRAINER_GRACE_MS;
+    uint64_t timeout_ms = session->assignment.report_timeout_ms;
+    return timeout_ms < TRP_FOREVER - TRAINER_GRACE_MS ? timeout_ms + TRAINER_GRACE_MS
+                                                       : TRP_FOREVER;
 }
 
 /* ---- Staging ---- */
@@ -119,12 +128,18 @@ trp_code trp_session_staging(trp_session *session, const char **ret_dir, trp_err
 
 /* ---- Answers ---- */
 
+/* Most answers name no checkpoint: nothing of them stays, however long the session lasts. */
 static trp_code take_answer(trp_session *session, trp_bytes value, trp_error *err) {
+    trpi_arena arena = {0};
     trpi_run_reported reported;
-    trp_code code = trpi_unpack_reported(value, &session->arena, &reported, err);
+    trp_code code = trpi_unpack_reported(value, &arena, &reported, err);
     if (code == TRP_OK && reported.checkpoint[0] != '\0') {
-        session->checkpoint = reported.checkpoint; /* in the arena */
+        const char *path =
+            trpi_arena_text(&session->arena, reported.checkpoint, strlen(reported.checkpoint));
+        session->checkpoint = path != NULL ? path : session->checkpoint;
+        code = path != NULL ? TRP_OK : trpi_fail(err, TRP_ENOMEM, "report");
     }
+    trpi_arena_release(&arena);
     return code;
 }
 
@@ -171,11 +186,49 @@ static trp_code take_those_there(trp_session *session, trp_error *err) {
     return code;
 }
 
+/* Reports that did not wait have no deadline, so the ranks that are behind are asked after here. */
 trp_code trpi_session_drain(trp_session *session, trp_error *err) {
-    return take_all(session, TRP_FOREVER, err);
+    if (session->unanswered_count == 0) {
+        return TRP_OK;
+    }
+    trpi_run_drain drain = {.attempt = session->assignment.attempt,
+                            .rank = session->assignment.rank,
+                            .report = session->reports};
+    trp_buf args = {0};
+    trp_code code = trpi_pack_drain(&drain, &args, err);
+    if (code == TRP_OK) {
+        code = trp_ask(session->rt, trainer_of(session), "drain", trp_buf_bytes(&args),
+                       answer_timeout_ms(session), NULL, err);
+    }
+    trp_buf_release(&args);
+    return code == TRP_OK ? take_all(session, TRAINER_GRACE_MS, err) : code;
 }
 
 /* ---- Reporting ---- */
+
+/* Here, because the rank that brings it should be the one that fails of it. Names are written down
+ * as JSON, which knows only UTF-8. */
+static trp_code check_metrics(const trp_report *report, trp_error *err) {
+    if (report->metric_count > METRICS_MAX) {
+        return trpi_fail(err, TRP_EINVALID, "report: %zu metrics; at most %d are taken",
+                         report->metric_count, METRICS_MAX);
+    }
+    for (size_t i = 0; i < report->metric_count; i++) {
+        const char *name = report->metrics[i].name;
+        size_t size = name != NULL ? strnlen(name, NAME_BYTES_MAX + 1) : 0;
+        if (size == 0 || size > NAME_BYTES_MAX) {
+            return trpi_fail(err, TRP_EINVALID,
+                             "report: the name of metric %zu (\"%.40s\") must have 1 to %d bytes",
+                             i, name != NULL ? name : "", NAME_BYTES_MAX);
+        }
+        json_t *text = json_string(name);
+        if (text == NULL) {
+            return trpi_fail(err, TRP_EINVALID, "report: the name of metric %zu is not UTF-8", i);
+        }
+        json_decref(text);
+    }
+    return TRP_OK;
+}
 
 static trp_code seal(trp_session *session, trpi_manifest *sealed, trp_error *err) {
     if (session->staging == NULL) {
@@ -229,6 +282,7 @@ static trp_code send(trp_session *session, const trpi_run_report *message, trp_e
     if (code == TRP_OK) {
         session->unanswered[session->unanswered_count++] = ref;
         session->reports++;
+        session->step = message->step;
         session->staging = NULL;
     }
     trp_buf_release(&args);
@@ -239,6 +293,9 @@ trp_code trp_session_report(trp_session *session, const trp_report *report, trp_
     trpi_manifest sealed = {0};
     trpi_run_report message = {0};
     trp_code code = check_canceled(session, err);
+    if (code == TRP_OK) {
+        code = check_metrics(report, err);
+    }
     if (code == TRP_OK && report->has_checkpoint) {
         code = seal(session, &sealed, err);
     }

@@ -16,6 +16,7 @@ struct trp_session {
     atomic_bool canceled;                            /* set by the control thread */
     trpi_arena arena;                                /* paths that live as long as the session */
     uint64_t reports;                                /* made */
+    uint64_t step;                                   /* of the last one, or of the checkpoint */
     trp_ref unanswered[TRPI_SESSION_UNANSWERED_MAX]; /* oldest first */
     size_t unanswered_count;
     const char *checkpoint;                    /* NULL = none */
@@ -23,8 +24,10 @@ struct trp_session {
     uint64_t entered_ns, opened_ns, loaded_ns; /* 0 = not yet */
 };
 
-/* Waits for the answers to all reports: each comes when the slowest rank has reported as often,
- * when the attempt ends or when the trainer dies, so the wait has no deadline of its own. */
+/* Begins where the assignment's checkpoint ends. */
+void trpi_session_begin(trp_session *session);
+/* Waits until every rank has reported as often as this one and all that is answered. By the run's
+ * deadline for reports TRP_ETIMEOUT names the ranks that are behind. */
 TRP_CHECKED trp_code trpi_session_drain(trp_session *session, trp_error *err);
 void trpi_session_release(trp_session *session);
 

@@ -37,6 +37,7 @@ static void stop(trp_context *ctx, void *state) {
 
 /* The plan outlives the call that brings it, so it is unpacked from a copy. */
 static trp_code keep_plan(trpi_trainer *t, trp_bytes args, trp_error *err) {
+    trp_buf_clear(&t->plan_bytes);
     trp_code code = trp_buf_append(&t->plan_bytes, args.data, args.size);
     if (code != TRP_OK) {
         return trpi_fail(err, code, "plan");
@@ -102,52 +103,38 @@ static trp_code leave(trp_context *ctx, void *state, trp_bytes args, trp_buf *re
     return TRP_OK;
 }
 
-static uint64_t report_deadline_ns(const trpi_trainer *t, bool waits) {
-    return waits ? trpi_run_now_ns() + trpi_run_ms(t->plan.report_timeout_ms) : 0;
+static uint64_t report_deadline_ns(const trpi_trainer *t) {
+    return trpi_run_deadline_ns(t->plan.report_timeout_ms);
 }
 
-static trp_code report(trp_context *ctx, void *state, trp_bytes args, trp_buf *reply,
-                       trp_error *err) {
-    trpi_trainer *t = state;
-    trpi_arena arena = {0};
-    trpi_run_report message;
-    trp_promise *promise;
-    trp_code code = trpi_unpack_report(args, &arena, &message, err);
-    if (code == TRP_OK) {
-        code = trp_defer(ctx, &promise, err);
+/* The methods of ranks: unpacked, deferred, and handed to the collector, which answers. */
+#define COLLECTOR_METHOD(name, deadline_ns)                                                        \
+    static trp_code name(trp_context *ctx, void *state, trp_bytes args, trp_buf *reply,            \
+                         trp_error *err) {                                                         \
+        trpi_trainer *t = state;                                                                   \
+        trpi_arena arena = {0};                                                                    \
+        trpi_run_##name message;                                                                   \
+        trp_promise *promise;                                                                      \
+        trp_code code = trpi_unpack_##name(args, &arena, &message, err);                           \
+        if (code == TRP_OK) {                                                                      \
+            code = trp_defer(ctx, &promise, err);                                                  \
+        }                                                                                          \
+        if (code == TRP_OK) {                                                                      \
+            pthread_mutex_lock(&t->lock);                                                          \
+            trpi_collector_##name(&t->collector, &message, deadline_ns, promise);                  \
+            pthread_mutex_unlock(&t->lock);                                                        \
+        }                                                                                          \
+        trpi_arena_release(&arena);                                                                \
+        return code;                                                                               \
     }
-    if (code == TRP_OK) {
-        pthread_mutex_lock(&t->lock);
-        trpi_collector_report(&t->collector, &message, report_deadline_ns(t, message.waits),
-                              promise);
-        pthread_mutex_unlock(&t->lock);
-    }
-    trpi_arena_release(&arena);
-    return code;
-}
 
-static trp_code stage(trp_context *ctx, void *state, trp_bytes args, trp_buf *reply,
-                      trp_error *err) {
-    trpi_trainer *t = state;
-    trpi_arena arena = {0};
-    trpi_run_stage message;
-    trp_promise *promise;
-    trp_code code = trpi_unpack_stage(args, &arena, &message, err);
-    if (code == TRP_OK) {
-        code = trp_defer(ctx, &promise, err);
-    }
-    if (code == TRP_OK) {
-        pthread_mutex_lock(&t->lock);
-        trpi_collector_stage(&t->collector, &message, report_deadline_ns(t, true), promise);
-        pthread_mutex_unlock(&t->lock);
-    }
-    trpi_arena_release(&arena);
-    return code;
-}
+COLLECTOR_METHOD(report, message.waits ? report_deadline_ns(t) : 0)
+COLLECTOR_METHOD(stage, report_deadline_ns(t))
+COLLECTOR_METHOD(drain, report_deadline_ns(t))
 
 static const trp_method methods[] = {
     {"fit", fit},     {"events", events}, {"abort", abort_run}, {"leave", leave},
-    {"stage", stage}, {"report", report}, {NULL, NULL},
+    {"stage", stage}, {"report", report}, {"drain", drain},     {NULL, NULL},
 };
 
 const trp_actor_type trp_trainer_type = {

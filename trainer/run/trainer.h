@@ -45,6 +45,7 @@ typedef struct trpi_trainer {
     trpi_recovery recovery;
     trpi_manifest last; /* its metrics: rank 0's last */
     trp_buf from;       /* path of the checkpoint that the attempt begins with; empty = none */
+    uint64_t from_step; /* its step */
     double *recovery_ms;
     size_t recovery_count;
 
@@ -54,6 +55,7 @@ typedef struct trpi_trainer {
     trp_rank_failure *failures; /* of the attempt that failed last; the cause first */
     size_t failure_count;
     trp_error broken;      /* why no attempt could be started; code 0 = nothing */
+    bool superseded;       /* another trainer owns the run: its directory is not ours any more */
     uint64_t published_ns; /* when the key-value store was told last */
 } trpi_trainer;
 

@@ -176,8 +176,11 @@ static trp_code publish_session(worker *w, trp_session *session, trp_error *err)
 
 static trp_code open_comm(worker *w, trp_session *session, trp_error *err) {
     const trpi_run_assignment *a = &session->assignment;
-    trp_comm_options options = {
-        .address = a->address, .rank = (int)a->rank, .world = (int)a->world, .token = a->token};
+    trp_comm_options options = {.address = a->address,
+                                .rank = (int)a->rank,
+                                .world = (int)a->world,
+                                .token = a->token,
+                                .join_timeout_ms = a->start_timeout_ms};
     trp_comm *comm = NULL;
     trp_code code = trp_comm_open(&options, &comm, err);
     trp_comm_root_close(w->root);
@@ -203,49 +206,52 @@ static void retire_session(worker *w, trp_session *session) {
     w->has_comm = false;
     pthread_mutex_unlock(&w->lock);
     trp_comm_close(session->comm);
-    trpi_session_release(session);
 }
 
-/* What a function returns without a text still has to say something. */
 static trp_code run_function(trp_session *session, trp_error *err) {
     trp_train_fn run;
-    trp_error inner = {0};
     trp_code code = trpi_function_find(session->assignment.function, &run, err);
-    if (code != TRP_OK) {
-        return code;
-    }
-    code = run(session, session->assignment.config, &inner);
     if (code == TRP_OK) {
-        return trpi_session_drain(session, err);
+        code = run(session, session->assignment.config, err);
     }
-    return trpi_fail(err, code, "%s",
-                     inner.message[0] != '\0' ? inner.message : trp_code_text(code));
+    return code == TRP_OK ? trpi_session_drain(session, err) : code;
 }
 
+/* From the rendezvous to the end of the train function. */
+static trp_code attend(worker *w, trp_session *session, trp_error *err) {
+    trp_code code = publish_session(w, session, err);
+    if (code == TRP_OK) {
+        code = open_comm(w, session, err);
+    }
+    if (code == TRP_OK) {
+        code = set_environment(&session->assignment, err);
+    }
+    if (code == TRP_OK) {
+        code = run_function(session, err);
+    }
+    retire_session(w, session);
+    return code;
+}
+
+/* The train function's error is a result of this call, not its failure: so it cannot be taken for a
+ * loss of the worker, whatever its code is. What a function returns without a text still has to say
+ * something. */
 static trp_code train(trp_context *ctx, void *state, trp_bytes args, trp_buf *reply,
                       trp_error *err) {
-    worker *w = state;
     trp_session session = {.entered_ns = trpi_run_now_ns()};
+    trp_error inner = {0};
     trp_code code = trpi_unpack_assignment(args, &session.arena, &session.assignment, err);
     if (code == TRP_OK) {
-        session.checkpoint =
-            session.assignment.checkpoint[0] != '\0' ? session.assignment.checkpoint : NULL;
         session.rt = trp_context_runtime(ctx, err);
         code = session.rt != NULL ? TRP_OK : err->code;
     }
     if (code == TRP_OK) {
-        code = publish_session(w, &session, err);
+        trpi_session_begin(&session);
+        trp_code outcome = attend(state, &session, &inner);
+        const char *message = inner.message[0] != '\0' ? inner.message : trp_code_text(outcome);
+        code = trpi_pack_left(&(trpi_run_left){outcome, message, session.step}, reply, err);
     }
-    if (code == TRP_OK) {
-        code = open_comm(w, &session, err);
-    }
-    if (code == TRP_OK) {
-        code = set_environment(&session.assignment, err);
-    }
-    if (code == TRP_OK) {
-        code = run_function(&session, err);
-    }
-    retire_session(w, &session);
+    trpi_session_release(&session);
     return code;
 }
 

@@ -23,18 +23,26 @@ static trpi_control_action schedule(trpi_controller *c) {
     return TRPI_DO_START;
 }
 
-static trpi_control_action start_failed(trpi_controller *c) {
-    c->start_failures++;
-    if (c->start_failures > c->start_failures_max) {
-        return shut_down(c, TRP_RUN_ERRORED);
+/* Whether the program has failed of this at this step before. Kills in between do not count: what
+ * is remembered is the program's last error. */
+static bool comes_again(trpi_controller *c) {
+    const trpi_failure_mark *mark = &c->mark;
+    if (!mark->is_program) {
+        return false;
     }
-    c->state = TRP_RUN_RESCHEDULING;
-    return TRPI_DO_STOP;
+    bool same = c->last.is_program && c->last.step == mark->step && c->last.hash == mark->hash;
+    c->last = *mark;
+    return same;
 }
 
 static trpi_control_action rank_failed(trpi_controller *c) {
     c->failures++;
+    bool again = comes_again(c);
     if (c->max_failures >= 0 && c->failures > c->max_failures) {
+        return shut_down(c, TRP_RUN_ERRORED);
+    }
+    if (again) {
+        c->is_repeated = true;
         return shut_down(c, TRP_RUN_ERRORED);
     }
     c->restarts++;
@@ -42,9 +50,19 @@ static trpi_control_action rank_failed(trpi_controller *c) {
     return TRPI_DO_STOP;
 }
 
+static trpi_control_action start_failed(trpi_controller *c, bool is_lost) {
+    c->start_failures++;
+    if (c->start_failures > c->start_failures_max) {
+        c->mark = (trpi_failure_mark){0};
+        return is_lost ? rank_failed(c) : shut_down(c, TRP_RUN_ERRORED);
+    }
+    c->state = TRP_RUN_RESCHEDULING;
+    return TRPI_DO_STOP;
+}
+
 static trpi_control_action in_scheduling(trpi_controller *c, trpi_control_event event) {
-    if (event == TRPI_ON_START_FAILED) {
-        return start_failed(c);
+    if (event == TRPI_ON_START_FAILED || event == TRPI_ON_START_LOST) {
+        return start_failed(c, event == TRPI_ON_START_LOST);
     }
     if (event != TRPI_ON_STARTED) {
         return TRPI_DO_NOTHING;
@@ -106,6 +124,9 @@ const char *trpi_controller_check(const trpi_controller *c) {
     }
     if (c->restarts > c->failures) {
         return "a restart without a failure";
+    }
+    if (c->is_repeated && c->outcome != TRP_RUN_ERRORED) {
+        return "goes on after an error that came twice";
     }
     if (trpi_run_state_is_final(c->state) && c->state != c->outcome) {
         return "ended otherwise than decided";
