@@ -98,18 +98,26 @@ static void nothing_written_before_death_is_lost(void **state) {
     test_head_forget(head);
 }
 
+/* Has both lines printed, and waits until the node has taken them. */
+static void print(test_head *head, test_caller *caller, const char *text) {
+    test_head_forget(head);
+    (void)test_caller_ask(caller, "print", text);
+    for (int i = 0; i < 2; i++) {
+        (void)test_head_wait(head, TRPI_MSG_LOG_LINES);
+    }
+}
+
 static void a_log_that_was_full_says_what_is_missing(void **state) {
     test_head *head = *state;
     test_caller caller;
     struct rlimit before, little;
     test_start_probe(head, &caller, NULL);
-    (void)test_caller_ask(&caller, "print", "one");
+    print(head, &caller, "one");
     assert_int_equal(prlimit(head->node, RLIMIT_FSIZE, NULL, &before), 0);
     little = before;
     little.rlim_cur = 60; /* the note of its life and the two lines fit */
     assert_int_equal(prlimit(head->node, RLIMIT_FSIZE, &little, NULL), 0);
-    (void)test_caller_ask(&caller, "print", "a line that is too long for the rest of the file");
-    test_head_listen(head, 200);
+    print(head, &caller, "a line that is too long for the rest of the file");
     assert_int_equal(prlimit(head->node, RLIMIT_FSIZE, &before, NULL), 0);
     (void)test_caller_ask(&caller, "print", "two");
     test_end_probe(head, &caller);
