@@ -14,78 +14,98 @@ enum { TILE = TRPI_ATTENTION_TILE };
 
 /* One tile of queries, while it walks over the keys. */
 struct queries {
-    float *q;      /* (TILE, width), already scaled */
-    float *out;    /* (TILE, width), sum of e^(score - max) v */
-    float *scores; /* (TILE, TILE) */
+    int64_t first;
+    float *transposed; /* (width, TILE), scaled */
+    float *rows;       /* (TILE, width): the queries; then the sum of e^(score - max) v */
+    float *scores;     /* (TILE keys, TILE queries) */
     float max[TILE], sum[TILE];
 };
 
-/* Turns a row of scores into e^(score - max) after raising max to theirs; returns the factor by
- * which everything before shrinks. */
-static float soften(float *scores, int64_t visible, float *max, float *sum) {
-    for (int64_t j = visible; j < TILE; j++) {
-        scores[j] = -INFINITY;
-    }
-    float top = trpi_row_max(scores, TILE, *max);
-    float shrink = trpi_expf(*max - top), total = 0.0f;
-#pragma omp simd reduction(+ : total)
-    for (int64_t j = 0; j < TILE; j++) {
-        scores[j] = trpi_expf(scores[j] - top);
-        total += scores[j];
-    }
-    *max = top;
-    *sum = *sum * shrink + total;
-    return shrink;
-}
-
-static void visit_keys(const trpi_head_shape *s, struct queries *t, int64_t first_query,
-                       int64_t first_key, int64_t length, const float *k_transposed,
-                       const float *v) {
-    int64_t m = TRPI_MIN(TILE, s->time - first_query);
-    trpi_tile_multiply(&(trpi_tile){.m = m,
-                                    .n = TILE,
-                                    .k = s->width,
-                                    .a = t->q,
-                                    .a_row = s->width,
-                                    .a_column = 1,
-                                    .b = k_transposed,
-                                    .b_row = TILE,
-                                    .c = t->scores,
-                                    .c_row = TILE});
-    for (int64_t i = 0; i < m; i++) {
-        int64_t visible = trpi_head_visible(s, first_query + i, length) - first_key;
-        visible = TRPI_MAX(0, TRPI_MIN(visible, TILE));
-        float shrink = soften(t->scores + i * TILE, visible, &t->max[i], &t->sum[i]);
-        float *out = t->out + i * s->width;
-#pragma omp simd
-        for (int64_t j = 0; j < s->width; j++) {
-            out[j] *= shrink;
+/* Queries do not see the keys that come after them. */
+static void hide(const trpi_head_shape *s, const struct queries *t, int64_t first_key,
+                 int64_t keys) {
+    for (int64_t j = 0; j < keys; j++) {
+        int64_t hidden = trpi_head_hidden(s, t->first, first_key + j);
+        for (int64_t i = 0; i < hidden; i++) {
+            t->scores[j * TILE + i] = -INFINITY;
         }
     }
-    trpi_tile_multiply(&(trpi_tile){.m = m,
+}
+
+/* Turns scores into e^(score - max) after raising each query's max to theirs; ret_shrink are the
+ * factors by which everything before shrinks. NaN never compares greater, so no max is NaN; it goes
+ * through the exponential. */
+static void soften(struct queries *t, int64_t keys, float *restrict ret_shrink) {
+    float top[TILE], total[TILE];
+    memcpy(top, t->max, sizeof(top));
+    for (int64_t j = 0; j < keys; j++) {
+        const float *score = t->scores + j * TILE;
+#pragma omp simd
+        for (int i = 0; i < TILE; i++) {
+            top[i] = score[i] > top[i] ? score[i] : top[i];
+        }
+    }
+    memset(total, 0, sizeof(total));
+    for (int64_t j = 0; j < keys; j++) {
+        float *score = t->scores + j * TILE;
+#pragma omp simd
+        for (int i = 0; i < TILE; i++) {
+            score[i] = trpi_expf(score[i] - top[i]);
+            total[i] += score[i];
+        }
+    }
+#pragma omp simd
+    for (int i = 0; i < TILE; i++) {
+        ret_shrink[i] = trpi_expf(t->max[i] - top[i]);
+        t->sum[i] = t->sum[i] * ret_shrink[i] + total[i];
+        t->max[i] = top[i];
+    }
+}
+
+static void scale_rows(float *rows, int64_t width, const float *factors) {
+    for (int64_t i = 0; i < TILE; i++) {
+        float *row = rows + i * width;
+#pragma omp simd
+        for (int64_t j = 0; j < width; j++) {
+            row[j] *= factors[i];
+        }
+    }
+}
+
+static void visit_keys(const trpi_head_shape *s, struct queries *t, int64_t first_key, int64_t keys,
+                       const float *k, const float *v) {
+    float shrink[TILE];
+    trpi_head_scores(s, keys, k, t->transposed, t->scores);
+    hide(s, t, first_key, keys);
+    soften(t, keys, shrink);
+    if (first_key > 0) {
+        scale_rows(t->rows, s->width, shrink);
+    }
+    trpi_tile_multiply(&(trpi_tile){.m = TRPI_MIN(TILE, s->time - t->first),
                                     .n = s->width,
-                                    .k = TRPI_MIN(TILE, s->time - first_key),
+                                    .k = keys,
                                     .a = t->scores,
-                                    .a_row = TILE,
-                                    .a_column = 1,
+                                    .a_row = 1,
+                                    .a_column = TILE,
                                     .b = v,
                                     .b_row = s->width,
-                                    .c = t->out,
+                                    .c = t->rows,
                                     .c_row = s->width,
-                                    .accumulate = true});
+                                    .accumulate = first_key > 0});
 }
 
-static void finish_queries(const trpi_head_shape *s, struct queries *t, int64_t first, float *lse) {
-    for (int64_t i = 0; i < TRPI_MIN(TILE, s->time - first); i++) {
-        float inverse = 1.0f / t->sum[i];
-        for (int64_t j = 0; j < s->width; j++) {
-            t->out[i * s->width + j] *= inverse;
-        }
-        lse[first + i] = t->max[i] + logf(t->sum[i]);
+static void finish_queries(const trpi_head_shape *s, struct queries *t, float *lse) {
+    float inverse[TILE];
+    for (int i = 0; i < TILE; i++) {
+        inverse[i] = 1.0f / t->sum[i];
+    }
+    scale_rows(t->rows, s->width, inverse);
+    for (int64_t i = 0; i < TRPI_MIN(TILE, s->time - t->first); i++) {
+        lse[t->first + i] = t->max[i] + logf(t->sum[i]);
     }
 }
 
-/* Scratch of one thread: k transposed and v of the head, then the tile of queries. */
+/* Scratch of one thread: k and v of the head, then the tile of queries. */
 static size_t thread_floats(const trpi_head_shape *s) {
     return (size_t)(2 * s->padded * s->width + 2 * TILE * s->width + TILE * TILE);
 }
@@ -93,33 +113,30 @@ static size_t thread_floats(const trpi_head_shape *s) {
 static void attend(const trp_attention_args *args, const trpi_head_shape *s, int64_t batch,
                    int64_t head, float *scratch) {
     int64_t size = s->padded * s->width, step = s->heads * s->head_size;
-    float *k_transposed = scratch, *v = scratch + size;
-    struct queries t = {.q = v + size};
-    t.out = t.q + TILE * s->width;
-    t.scores = t.out + TILE * s->width;
-    /* v's place holds k until it is transposed. */
-    trpi_head_load(s, args->qkv, trpi_head_qkv_at(s, batch, head, 1), 3 * step, 0, s->padded, 1.0f,
-                   v);
-    trpi_head_transpose(s, v, k_transposed);
-    trpi_head_load(s, args->qkv, trpi_head_qkv_at(s, batch, head, 2), 3 * step, 0, s->padded, 1.0f,
-                   v);
+    float *k = scratch, *v = scratch + size;
+    struct queries t = {.transposed = v + size};
+    t.rows = t.transposed + TILE * s->width;
+    t.scores = t.rows + TILE * s->width;
+    trpi_head_load(s, args->qkv, trpi_head_qkv_at(s, batch, head, 1), 3 * step, 0, s->padded, k);
+    trpi_head_load(s, args->qkv, trpi_head_qkv_at(s, batch, head, 2), 3 * step, 0, s->padded, v);
     int64_t length = args->lengths ? args->lengths[batch] : s->time;
     float *lse = args->lse + (batch * s->heads + head) * s->time;
-    for (int64_t first = 0; first < s->time; first += TILE) {
-        trpi_head_load(s, args->qkv, trpi_head_qkv_at(s, batch, head, 0), 3 * step, first, TILE,
-                       s->scale, t.q);
-        memset(t.out, 0, (size_t)(TILE * s->width) * sizeof(float));
+    for (t.first = 0; t.first < s->time; t.first += TILE) {
+        trpi_head_load(s, args->qkv, trpi_head_qkv_at(s, batch, head, 0), 3 * step, t.first, TILE,
+                       t.rows);
+        trpi_head_transpose(s, t.rows, s->scale, t.transposed);
         for (int i = 0; i < TILE; i++) {
             t.max[i] = -INFINITY;
             t.sum[i] = 0.0f;
         }
-        int64_t end = trpi_head_visible(s, TRPI_MIN(first + TILE, s->time) - 1, length);
+        int64_t end = trpi_head_visible(s, TRPI_MIN(t.first + TILE, s->time) - 1, length);
         for (int64_t key = 0; key < end; key += TILE) {
-            visit_keys(s, &t, first, key, length, k_transposed + key * s->width,
+            visit_keys(s, &t, key, TRPI_MIN(TILE, end - key), k + key * s->width,
                        v + key * s->width);
         }
-        finish_queries(s, &t, first, lse);
-        trpi_head_store(s, args->out, trpi_head_out_at(s, batch, head), step, first, TILE, t.out);
+        finish_queries(s, &t, lse);
+        trpi_head_store(s, args->out, trpi_head_out_at(s, batch, head), step, t.first, TILE,
+                        t.rows);
     }
 }
 

@@ -8,14 +8,12 @@ enum { TILE = TRPI_ATTENTION_TILE };
 
 trpi_head_shape trpi_head_shape_of(int64_t time, int64_t heads, int64_t head_size, bool causal,
                                    trp_dtype dtype) {
-    int64_t tiles = trpi_ceil_div(time, TILE);
     return (trpi_head_shape){
         .time = time,
         .heads = heads,
         .head_size = head_size,
         .width = trpi_round_up(head_size, TRPI_TILE_COLUMNS),
-        .tiles = tiles,
-        .padded = tiles * TILE,
+        .padded = trpi_round_up(time, TILE),
         .scale = (float)(1.0 / sqrt((double)head_size)),
         .causal = causal,
         .dtype = dtype,
@@ -30,14 +28,24 @@ int64_t trpi_head_out_at(const trpi_head_shape *s, int64_t batch, int64_t head) 
     return (batch * s->time * s->heads + head) * s->head_size;
 }
 
+/* A head's row is short, so a copy's call would cost more than the copy. */
+static void copy_row(const float *from, int64_t n, float *to) {
+#pragma omp simd
+    for (int64_t j = 0; j < n; j++) {
+        to[j] = from[j];
+    }
+}
+
 void trpi_head_load(const trpi_head_shape *s, const void *x, int64_t at, int64_t step, int64_t from,
-                    int64_t count, float factor, float *rows) {
+                    int64_t count, float *rows) {
     int64_t valid = TRPI_MAX(0, TRPI_MIN(count, s->time - from));
     for (int64_t i = 0; i < valid; i++) {
         float *row = rows + i * s->width;
-        trpi_row_read(x, at + (from + i) * step, s->head_size, s->dtype, row);
-        for (int64_t j = 0; j < s->head_size; j++) {
-            row[j] *= factor;
+        int64_t place = at + (from + i) * step;
+        if (s->dtype == TRP_F32) {
+            copy_row((const float *)x + place, s->head_size, row);
+        } else {
+            trpi_row_read(x, place, s->head_size, s->dtype, row);
         }
         for (int64_t j = s->head_size; j < s->width; j++) {
             row[j] = 0.0f;
@@ -47,21 +55,38 @@ void trpi_head_load(const trpi_head_shape *s, const void *x, int64_t at, int64_t
 }
 
 void trpi_head_store(const trpi_head_shape *s, void *y, int64_t at, int64_t step, int64_t from,
-                     int64_t count, float *rows) {
+                     int64_t count, const float *rows) {
     int64_t valid = TRPI_MIN(count, s->time - from);
     for (int64_t i = 0; i < valid; i++) {
-        trpi_row_write(y, at + (from + i) * step, s->head_size, s->dtype, rows + i * s->width);
+        const float *row = rows + i * s->width;
+        int64_t place = at + (from + i) * step;
+        if (s->dtype == TRP_F32) {
+            copy_row(row, s->head_size, (float *)y + place);
+        } else {
+            trpi_row_write(y, place, s->head_size, s->dtype, row);
+        }
     }
 }
 
-void trpi_head_transpose(const trpi_head_shape *s, const float *rows, float *transposed) {
-    for (int64_t tile = 0; tile < s->tiles; tile++) {
-        const float *from = rows + tile * TILE * s->width;
-        float *to = transposed + tile * TILE * s->width;
-        for (int64_t j = 0; j < s->width; j++) {
-            for (int64_t i = 0; i < TILE; i++) {
-                to[j * TILE + i] = from[i * s->width + j];
-            }
+void trpi_head_transpose(const trpi_head_shape *s, const float *rows, float factor,
+                         float *transposed) {
+    for (int64_t j = 0; j < s->width; j++) {
+        for (int64_t i = 0; i < TILE; i++) {
+            transposed[j * TILE + i] = rows[i * s->width + j] * factor;
         }
     }
+}
+
+void trpi_head_scores(const trpi_head_shape *s, int64_t keys, const float *rows,
+                      const float *transposed, float *scores) {
+    trpi_tile_multiply(&(trpi_tile){.m = keys,
+                                    .n = TILE,
+                                    .k = s->width,
+                                    .a = rows,
+                                    .a_row = s->width,
+                                    .a_column = 1,
+                                    .b = transposed,
+                                    .b_row = TILE,
+                                    .c = scores,
+                                    .c_row = TILE});
 }
