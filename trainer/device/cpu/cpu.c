@@ -7,8 +7,10 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define ALIGNMENT 64
+#define HUGE_PAGE ((size_t)2 << 20)
 #define BLOCK_MAGIC 0x7472705f63707521u
 
 /* Lies just before what alloc returns, so that free knows the size. */
@@ -56,6 +58,16 @@ static bool cpu_native(const trp_device *device, trp_dtype dtype) {
     return trpi_gemm_native((const trpi_cpu *)device, dtype);
 }
 
+/* A step walks through all activations and states, which with small pages misses the translation
+ * cache at every page: huge ones save some three percent of a step. Advice: may be ignored. */
+static void advise_huge_pages(void *data, size_t bytes) {
+    uintptr_t from = ((uintptr_t)data + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    uintptr_t to = ((uintptr_t)data + bytes) / HUGE_PAGE * HUGE_PAGE;
+    if (from < to) {
+        (void)madvise((void *)from, to - from, MADV_HUGEPAGE);
+    }
+}
+
 /* calloc rather than a fill: the kernel's fresh pages are zero already, and a shard of many
  * gigabytes is then paid for only where it is touched. */
 static trp_code cpu_alloc(trp_device *device, size_t bytes, void **ret_data, trp_error *err) {
@@ -65,6 +77,7 @@ static trp_code cpu_alloc(trp_device *device, size_t bytes, void **ret_data, trp
     if (!start) {
         return trpi_fail(err, TRP_ENOMEM, "no memory for %zu bytes on the cpu", bytes);
     }
+    advise_huge_pages(start, bytes + extra);
     uintptr_t data = (uintptr_t)start + sizeof(struct block);
     data = (data + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     struct block *block = (struct block *)data - 1;
