@@ -78,7 +78,8 @@ if [ "$quick" = no ]; then
     export ASAN_OPTIONS=detect_stack_use_after_return=1:abort_on_error=0
     export UBSAN_OPTIONS=print_stacktrace=1
     export LSAN_OPTIONS=suppressions=$PWD/tests/lib/lsan.supp:print_suppressions=0
-    suite asan 'unit|sim|fuzz|integration' -DTROUPE_SANITIZE=address,undefined
+    export SIM_SEEDS=150 # the plain suite has simulated its thousand
+    suite asan 'unit|sim|numeric|fuzz|integration' -DTROUPE_SANITIZE=address,undefined
     export TSAN_OPTIONS=suppressions=$PWD/tests/lib/tsan.supp:halt_on_error=1:second_deadlock_stack=1
     suite tsan 'threads' -DTROUPE_SANITIZE=thread
 fi
