@@ -142,9 +142,7 @@ static bool environ_has(pid_t pid, const char *entry) {
     return found;
 }
 
-size_t test_cluster_processes(const test_cluster *cluster, pid_t *pids, size_t max) {
-    char entry[128];
-    snprintf(entry, sizeof entry, "TROUPE_SESSION_ROOT=%s", cluster->root);
+size_t test_processes_with(const char *entry, pid_t *pids, size_t max) {
     DIR *proc = opendir("/proc");
     assert_non_null(proc);
     size_t count = 0;
@@ -156,6 +154,12 @@ size_t test_cluster_processes(const test_cluster *cluster, pid_t *pids, size_t m
     }
     closedir(proc);
     return count;
+}
+
+size_t test_cluster_processes(const test_cluster *cluster, pid_t *pids, size_t max) {
+    char entry[128];
+    snprintf(entry, sizeof entry, "TROUPE_SESSION_ROOT=%s", cluster->root);
+    return test_processes_with(entry, pids, max);
 }
 
 size_t test_cluster_pids(const test_cluster *cluster, const char *role, pid_t *pids, size_t max) {

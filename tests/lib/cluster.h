@@ -38,6 +38,10 @@ size_t test_cluster_pids(const test_cluster *cluster, const char *role, pid_t *p
 /* Processes, besides this one, that were started under this cluster's root. */
 size_t test_cluster_processes(const test_cluster *cluster, pid_t *pids, size_t max);
 
+/* Processes, besides this one, that were started with this entry ("NAME=value") in their
+ * environment. */
+size_t test_processes_with(const char *entry, pid_t *pids, size_t max);
+
 /* `troupe stop`, then asserts: no process, no session file, no shared segment and no descriptor of
  * this process more than before. */
 void test_cluster_stop(test_cluster *cluster);
