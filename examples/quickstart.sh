@@ -3,7 +3,7 @@
 # starts a cluster of two nodes, trains a small GPT-2 with ZeRO-3 on the King James Bible, once
 # undisturbed and once with workers killed at random steps, and compares the weights bit for bit.
 #
-# usage: examples/quickstart.sh [options]
+# usage: examples/quickstart.sh [options] [-- options for train_gpt2]
 #   --steps N        of each training (200)
 #   --kills N        workers killed in the second training (2)
 #   --chaos-seed N   repeats the kills of an earlier run, which has printed it (random)
@@ -24,6 +24,7 @@ build=build
 is_built=no
 while [ $# -gt 0 ]; do
     case "$1" in
+    --) shift; break ;;
     -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' "$0"; exit 0 ;;
     --steps | --kills | --chaos-seed | --data | --build) ;;
     *) usage "unknown option '$1'" ;;
@@ -42,6 +43,8 @@ while [ $# -gt 0 ]; do
     esac
     shift 2
 done
+
+more=("$@")
 
 say() { printf '== %s\n' "$*"; }
 die() { printf 'quickstart.sh: %s\n' "$*" >&2; exit 1; }
@@ -125,7 +128,7 @@ train() {
     shift
     begin INT "$build/examples/train_gpt2" --address "$address" --data "$data" \
         --storage "$work/runs" --name "$name" --steps "$steps" --num-workers 2 --layers 4 \
-        --width 256 --batch 8 --checkpoint-every 5 "$@" >"$work/$name.txt" 2>&1
+        --width 256 --batch 8 --checkpoint-every 5 "${more[@]}" "$@" >"$work/$name.txt" 2>&1
     set -m
     tail -n +1 -s 0.2 -f --pid="$job" "$work/$name.txt" &
     showing=$!
