@@ -64,13 +64,15 @@ TRP_CHECKED trp_code trpi_weights_params(trp_zero *engine, trp_error *err);
 
 /* ---- micro.c ---- */
 
-/* Runs a plan on one micro-batch. `slot` is where its losses go. Collective. */
+/* Runs a plan on one micro-batch, the step's number `slot`: there its losses go, and 0 starts the
+ * gradients. Collective. */
 TRP_CHECKED trp_code trpi_micro_run(trp_zero *engine, const trpi_plan *plan, const trp_batch *batch,
                                     int slot, float loss_scale, bool boundary, trp_error *err);
 
 /* ---- update.c ---- */
 
-/* Zeroes the gradients that are kept over micro-steps. */
+/* Zeroes the gradients that micro-steps add to. At stages 2 and 3 there are none: each bucket
+ * starts as zeros when it is opened, and the first micro-step's result starts what is kept. */
 TRP_CHECKED trp_code trpi_update_clear(trp_zero *engine, trp_error *err);
 
 /* Sum of squares of the gradients that this rank owns, tensor by tensor in the model's order. */

@@ -115,8 +115,27 @@ static trp_code search(trp_zero *engine, int bucket, trp_error *err) {
     return code;
 }
 
+/* Stages 2 and 3: into what is kept of this rank's slice. The first micro-step starts it, so
+ * nothing had to be zeroed. */
+static trp_code keep(trp_zero *engine, int bucket, bool first, trp_error *err) {
+    trpi_memory *memory = &engine->memory;
+    int64_t slice = engine->layout.buckets[bucket].slice;
+    const float *reduced = trpi_memory_grads(memory, bucket) + engine->rank * slice;
+    float *kept = trpi_memory_own_grads(memory, bucket);
+    memory->grad_at[bucket] = -1;
+    if (first) {
+        return trp_op_cast(
+            engine->device,
+            &(trp_cast_args){
+                .count = slice, .x = reduced, .y = kept, .from = TRP_F32, .to = TRP_F32},
+            err);
+    }
+    return trp_op_axpy(engine->device,
+                       &(trp_axpy_args){.count = slice, .alpha = 1, .x = reduced, .y = kept}, err);
+}
+
 /* The loss is scaled by one over the tokens of all ranks, so the sum is the mean's gradient. */
-static trp_code reduce(trp_zero *engine, int bucket, trp_error *err) {
+static trp_code reduce(trp_zero *engine, int bucket, bool first, trp_error *err) {
     trpi_memory *memory = &engine->memory;
     const trpi_bucket *b = &engine->layout.buckets[bucket];
     float *grads = trpi_memory_grads(memory, bucket);
@@ -128,17 +147,7 @@ static trp_code reduce(trp_zero *engine, int bucket, trp_error *err) {
         return trp_comm_all_reduce(engine->comm, grads, b->padded, TRP_F32, TRP_REDUCE_SUM, err);
     }
     code = trp_comm_reduce_scatter(engine->comm, grads, b->slice, TRP_F32, TRP_REDUCE_SUM, err);
-    if (code || memory->stage == 1) {
-        return code;
-    }
-    code = trp_op_axpy(engine->device,
-                       &(trp_axpy_args){.count = b->slice,
-                                        .alpha = 1,
-                                        .x = grads + engine->rank * b->slice,
-                                        .y = trpi_memory_own_grads(memory, bucket)},
-                       err);
-    memory->grad_at[bucket] = -1;
-    return code;
+    return code || memory->stage == 1 ? code : keep(engine, bucket, first, err);
 }
 
 trp_code trpi_micro_run(trp_zero *engine, const trpi_plan *plan, const trp_batch *batch, int slot,
@@ -168,7 +177,7 @@ trp_code trpi_micro_run(trp_zero *engine, const trpi_plan *plan, const trp_batch
             code = backward(engine, step->index, batch, loss_scale, &flow, err);
             break;
         case TRPI_PLAN_REDUCE:
-            code = reduce(engine, step->index, err);
+            code = reduce(engine, step->index, slot == 0, err);
             break;
         }
     }

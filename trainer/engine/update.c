@@ -4,14 +4,12 @@
 #include "trainer/engine/engine.h"
 
 trp_code trpi_update_clear(trp_zero *engine, trp_error *err) {
-    int64_t elements = engine->layout.padded;
+    size_t bytes = (size_t)engine->layout.padded * sizeof(float);
     if (engine->memory.stage >= 2) {
-        elements /= engine->world;
+        return TRP_OK;
     }
-    return trp_op_fill(
-        engine->device,
-        &(trp_fill_args){.y = engine->memory.grads, .bytes = (size_t)elements * sizeof(float)},
-        err);
+    return trp_op_fill(engine->device, &(trp_fill_args){.y = engine->memory.grads, .bytes = bytes},
+                       err);
 }
 
 /* Owned slices at every stage, also at stage 0 which has all gradients: then the partial sums, and
