@@ -20,11 +20,11 @@ typedef struct trp_model trp_model;             /* model.h */
 typedef struct trp_zero trp_zero;               /* an engine */
 typedef struct trp_zero_config trp_zero_config; /* a checked configuration */
 
-/* Reads a DeepSpeed configuration, strictly: an unknown key is an error that names its place and the
- * nearest valid one; so are duplicate keys, values out of range, and what this version does not do.
- * Keys that change no result here (overlap_comm and the like) are accepted; the notes list them.
- * `world` resolves the batch triple (train = micro * accumulation * world).
- * `text` is JSON; trp_zero_config_load() reads a file of it. */
+/* Reads a DeepSpeed configuration, strictly: an unknown key is an error that names its place and
+ * the nearest valid one; so are duplicate keys, values out of range, and what this version does not
+ * do. Keys that change no result here (overlap_comm and the like) are accepted; the notes list
+ * them. `world` resolves the batch triple (train = micro * accumulation * world). `text` is JSON;
+ * trp_zero_config_load() reads a file of it. */
 TRP_CHECKED trp_code trp_zero_config_parse(const char *text, int world,
                                            trp_zero_config **ret_config, trp_error *err);
 TRP_CHECKED trp_code trp_zero_config_load(const char *path, int world, trp_zero_config **ret_config,
@@ -50,7 +50,8 @@ size_t trp_zero_config_notes(const trp_zero_config *config, const char *const **
 /* Makes the engine. Its weights come from trp_zero_load(), or else from `seed` when they are first
  * needed (the same for every world size and stage).
  * Borrows device, comm and config (they outlive it). Takes *model and sets it to NULL, on success
- * only. Collective. */
+ * only. TRP_EINVALID: the configuration was resolved for another world than comm's, or the ranks'
+ * models differ. Collective. */
 TRP_CHECKED trp_code trp_zero_new(trp_model **model, trp_device *device, trp_comm *comm,
                                   const trp_zero_config *config, uint64_t seed,
                                   trp_zero **ret_engine, trp_error *err);
@@ -76,9 +77,10 @@ typedef struct trp_step_stats {
 } trp_step_stats;
 
 /* One training step from `count` micro-batches (the configuration's accumulation; each has its
- * micro_batch rows). Collective. TRP_EINVALID, on every rank, when any rank's batches are not as
- * they should be: nothing has happened. After any other error ranks are in different places: the
- * engine refuses all further calls, and the communicator is aborted so that no rank waits.
+ * micro_batch rows). Collective. TRP_EINVALID or TRP_ENOMEM, on every rank, when any rank's batches
+ * are not as they should be or do not fit into its memory: nothing has happened. After an error in
+ * the computation ranks are in different places: the engine refuses all further calls, and the
+ * communicator is aborted so that no rank waits.
  * Non-finite gradients skip the update on every rank alike; err stays untouched, ret_stats says so,
  * and one log line names rank and tensor. */
 TRP_CHECKED trp_code trp_zero_step(trp_zero *engine, const trp_batch *micro, int count,

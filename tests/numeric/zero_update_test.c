@@ -399,8 +399,12 @@ static trp_code one_bad_batch(test_rank *self, trp_error *err) {
     TEST_REQUIRE(code == TRP_EINVALID);
     TEST_REQUIRE(strstr(refused.message, self->rank == 1 ? "token 257 in row 0, column 5"
                                                          : "rank 1 could not take part"));
-    /* Nobody has moved, so everybody can go on. */
+    batch.targets = self->rank == 2 ? NULL : t.targets;
     t.tokens[5] = 1;
+    TEST_REQUIRE(trp_zero_step(t.engine, &batch, 1, &stats, &refused) == TRP_EINVALID);
+    TEST_REQUIRE(self->rank != 2 || strstr(refused.message, "without tokens or targets"));
+    /* Nobody has moved, so everybody can go on. */
+    batch.targets = t.targets;
     code = trp_zero_step(t.engine, &batch, 1, &stats, err);
     TEST_REQUIRE(code || stats.step == 1);
     toy_close(&t);
@@ -515,6 +519,27 @@ static void ranks_with_different_models_do_not_start(void **state) {
     test_ranks_run(2, different_models, NULL);
 }
 
+static trp_code config_of_another_world(test_rank *self, trp_error *err) {
+    trp_zero_config *config = NULL;
+    trp_zero *engine = NULL;
+    trp_error refused;
+    trp_model *model = scripted_model(100, 3, 0);
+    TEST_REQUIRE(model);
+    trp_code code = trp_zero_config_parse("{\"train_batch_size\": 6}", 3, &config, err);
+    if (!code) {
+        TEST_REQUIRE(trp_zero_new(&model, self->device, self->comm, config, 1, &engine, &refused) ==
+                     TRP_EINVALID);
+        TEST_REQUIRE(model && strstr(refused.message, "a world of 3 ranks, this one has 2"));
+    }
+    trp_zero_config_free(config);
+    trp_model_free(model);
+    return code;
+}
+
+static void a_configuration_for_another_world_is_refused(void **state) {
+    test_ranks_run(2, config_of_another_world, NULL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(z08_the_reduced_mean_of_known_gradients_is_exact),
@@ -529,6 +554,7 @@ int main(void) {
         cmocka_unit_test(an_aborted_communicator_ends_the_step_with_its_code),
         cmocka_unit_test(a_rank_that_fails_in_a_step_ends_it_for_all_at_once),
         cmocka_unit_test(ranks_with_different_models_do_not_start),
+        cmocka_unit_test(a_configuration_for_another_world_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

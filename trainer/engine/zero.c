@@ -14,7 +14,7 @@
 #include "core/base/log.h"
 #include "trainer/engine/engine.h"
 
-#define TOKENS_MAX ((int64_t)1 << 31) /* of a micro-batch */
+#define TOKENS_MAX ((int64_t)1 << 31) /* of a micro-batch: positions in it are 32-bit numbers */
 
 int64_t trp_zero_parameter_count(const trp_zero *engine) {
     return engine->layout.parameters;
@@ -70,11 +70,26 @@ static trp_code make_pointers(trp_zero *engine, trp_error *err) {
     return TRP_OK;
 }
 
+/* The batch triple was resolved for a world; with another one a step would have other rows. */
+static trp_code check_world(const trp_zero *engine, trp_error *err) {
+    const trp_zero_settings *s = engine->settings;
+    int64_t rows = s->micro_batch * s->accumulation;
+    if (s->train_batch == rows * engine->world) {
+        return TRP_OK;
+    }
+    return trpi_fail(err, TRP_EINVALID,
+                     "the configuration was read for a world of %lld ranks, this one has %d",
+                     (long long)(s->train_batch / rows), engine->world);
+}
+
 static trp_code make_parts(trp_zero *engine, trp_error *err) {
     const trp_zero_settings *s = engine->settings;
     const trp_model *model = engine->model;
     trpi_layout *layout = &engine->layout;
-    trp_code code = make_pointers(engine, err);
+    trp_code code = check_world(engine, err);
+    if (!code) {
+        code = make_pointers(engine, err);
+    }
     if (!code) {
         code = trpi_layout_init(model, engine->world, s->bucket_elements, layout, err);
     }
@@ -116,7 +131,9 @@ trp_code trp_zero_new(trp_model **model, trp_device *device, trp_comm *comm,
                          .seed = seed,
                          .bad_tensor = -1};
     trp_code code = trpi_ballot_init(device, comm, &engine->ballot, err);
-    if (!code) {
+    if (code) {
+        trp_comm_abort(comm); /* this rank cannot even say that it failed, and the others wait */
+    } else {
         /* The number makes sure that all ranks have a model of one size before they share it. */
         trpi_vote vote = {.status = make_parts(engine, err)};
         vote.number = engine->layout.padded;
@@ -159,7 +176,10 @@ static trp_code check_ids(const int32_t *ids, const trp_batch *batch, int64_t vo
 static trp_code check_batch(const trp_zero *engine, const trp_batch *batch, int64_t *counted,
                             trp_error *err) {
     const trp_model_limits *limits = &engine->model->limits;
-    if (batch->rows < 1 || batch->columns < 1) {
+    if (!batch->tokens || !batch->targets) {
+        return trpi_fail(err, TRP_EINVALID, "a batch without tokens or targets");
+    }
+    if (batch->rows < 1 || batch->columns < 1 || batch->rows > TOKENS_MAX / batch->columns) {
         return trpi_fail(err, TRP_EINVALID, "a batch of %lld x %lld tokens", (long long)batch->rows,
                          (long long)batch->columns);
     }
