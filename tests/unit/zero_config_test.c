@@ -220,6 +220,15 @@ static void z03_values_out_of_range_are_refused_with_the_range(void **state) {
     expect_refused("{\"train_batch_size\": 2, \"optimizer\": {\"type\": \"AdamW\", \"params\":"
                    " {\"betas\": [0.9, 1.0]}}}",
                    TRP_EINVALID, "betas");
+    expect_refused("{\"train_batch_size\": 2, \"optimizer\": {\"type\": \"Adam\", \"params\":"
+                   " {\"betas\": [0.9, 0.99999999]}}}",
+                   TRP_EINVALID, "betas");
+    expect_refused("{\"train_batch_size\": 2, \"optimizer\": {\"type\": \"Adam\", \"params\":"
+                   " {\"eps\": 0}}}",
+                   TRP_EINVALID, "optimizer.params.eps");
+    expect_refused("{\"train_batch_size\": 2, \"optimizer\": {\"type\": \"Adam\", \"params\":"
+                   " {\"lr\": 1e39}}}",
+                   TRP_EINVALID, "optimizer.params.lr");
 }
 
 static void z04_auto_is_refused_by_name(void **state) {

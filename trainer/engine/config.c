@@ -203,8 +203,9 @@ static trp_code read_betas(trp_zero_config *config, json_t *params, trp_error *e
     for (size_t i = 0; i < 2; i++) {
         json_t *beta = json_array_get(betas, i);
         values[i] = json_number_value(beta);
+        /* As the float that the update computes with: 0.99999999 is 1 by then. */
         if (json_array_size(betas) != 2 || !json_is_number(beta) || values[i] < 0 ||
-            values[i] >= 1) {
+            (float)values[i] >= 1) {
             return trpi_fail(err, TRP_EINVALID,
                              "optimizer.params.betas: two numbers from 0 to below 1 are needed");
         }
