@@ -80,7 +80,8 @@ static trp_code check_same_tensors(const trpi_shards *shards, const trpi_shard_m
                                    trp_error *err) {
     for (size_t t = 0; t < TRPI_MIN(meta->tensor_count, shards->tensor_count); t++) {
         const trpi_shard_tensor *a = &shards->tensors[t], *b = &meta->tensors[t];
-        if (strcmp(a->name, b->name) != 0 || a->elements != b->elements || a->dims != b->dims) {
+        if (strcmp(a->name, b->name) != 0 || a->dims != b->dims ||
+            memcmp(a->shape, b->shape, sizeof a->shape) != 0) {
             return trpi_fail(err, TRP_ECORRUPT, "tensor %zu is %s, but %s in the first shard", t,
                              b->name, a->name);
         }
