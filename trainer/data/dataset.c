@@ -32,8 +32,8 @@ trp_code trp_dataset_open_bytes(const char *path, int64_t columns, trp_dataset *
     if (dataset->samples == 0) {
         trp_dataset_close(dataset);
         return trpi_fail(err, TRP_EINVALID,
-                         "dataset: %s has %lld bytes, one sample of %lld columns needs %lld", path,
-                         (long long)tokens, (long long)columns, (long long)columns + 1);
+                         "dataset: %s has %lld bytes, one sample of %lld columns needs %llu", path,
+                         (long long)tokens, (long long)columns, (unsigned long long)columns + 1);
     }
     *ret_dataset = dataset;
     return TRP_OK;
