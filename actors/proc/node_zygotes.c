@@ -22,7 +22,7 @@
 #include "core/sys/process.h"
 
 #define PAUSE_MS 100      /* after a fork or pipe that failed for want of something */
-#define ENVIRONMENT_MAX 6 /* entries that we add */
+#define ENVIRONMENT_MAX 7 /* entries that we add */
 
 extern char **environ;
 
@@ -37,7 +37,8 @@ static uint64_t backoff_ns(const trpi_program *program) {
 /* Our environment without the names that we set, and with what every worker must know. */
 static char **zygote_environment(const trpi_node *node, int sock) {
     static const char *const names[] = {TRPI_ZYGOTE_ENV,   TRPI_ENV_NODE, TRPI_ENV_NODE_PID,
-                                        TRPI_ENV_NODE_DIR, TRPI_ENV_HOST, TRPI_ENV_ADDRESS};
+                                        TRPI_ENV_NODE_DIR, TRPI_ENV_HOST, TRPI_ENV_ADDRESS,
+                                        TRPI_ENV_BIND_NOW};
     _Static_assert(TRPI_COUNTOF(names) == ENVIRONMENT_MAX, "room for all names");
     char values[ENVIRONMENT_MAX][192];
     size_t count = 0, used = 0;
@@ -47,6 +48,7 @@ static char **zygote_environment(const trpi_node *node, int sock) {
     TRPI_SET(values[3], node->dir);
     TRPI_SET(values[4], node->options->host ? node->options->host : "");
     TRPI_SET(values[5], node->options->address);
+    TRPI_SET(values[6], "1");
     while (environ[count]) {
         count++;
     }

@@ -131,7 +131,10 @@ struct trp_context {
     trp_runtime *runtime; /* opened at first use */
 };
 
-/* zygote.c -> worker.c: this process is a worker now. */
+/* zygote.c -> worker.c: what is the same for all workers is found out once, before any is forked.
+ */
+void trpi_worker_prepare(void);
+/* ... and this process is a worker now. */
 _Noreturn void trpi_worker_main(const trp_actor_type *const *types, uint64_t token);
 
 /* worker_control.c */

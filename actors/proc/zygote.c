@@ -191,9 +191,11 @@ static void fill_standard_files(void) {
 _Noreturn void trpi_zygote_main(const trp_actor_type *const *types, int zygote_fd) {
     fork_order orders[ORDERS_MAX];
     unsetenv(TRPI_ZYGOTE_ENV); /* what we start is not a zygote */
+    unsetenv(TRPI_ENV_BIND_NOW);
     (void)fcntl(zygote_fd, F_SETFD, FD_CLOEXEC);
     fill_standard_files();
     signal(SIGCHLD, SIG_DFL);
+    trpi_worker_prepare();
     fflush(NULL); /* or every worker would print it again */
     tell(zygote_fd, 0, getpid(), 0);
     for (;;) {
