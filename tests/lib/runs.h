@@ -30,8 +30,31 @@ trp_train_options test_run_options(const char *function, const char *name, int w
 const char *test_run_storage(void);
 void test_run_clean(void);
 
+/* A train function, "counts": counts from 1 to `last`, every step in step with the other ranks, and
+ * every `every` steps each rank brings a file shard-R that tells the step. The configuration is a
+ * test_count. */
+typedef struct test_count {
+    uint64_t last, every, pause_ms; /* every 0 = no checkpoints */
+} test_count;
+trp_code test_counts(trp_session *session, trp_bytes config, trp_error *err);
+/* Its parts: a rank's file of a checkpoint, written into its staging directory or read back. */
+TRP_CHECKED trp_code test_shard_write(trp_session *session, uint64_t step, trp_error *err);
+TRP_CHECKED trp_code test_shard_read(const char *checkpoint, int rank, uint64_t *ret_step,
+                                     trp_error *err);
+
+/* Fits, expects an error of this code with this text in its message, and prints it. The result is
+ * the caller's. */
+void test_run_fails(trp_runtime *rt, const trp_train_options *options, trp_code code,
+                    const char *text, trp_result *ret_result);
+
 double test_metric(const trp_result *result, const char *name);
 uint64_t test_now_ns(void);
+
+/* Pids of the actors of a type that live now, whether they start, serve or leave. */
+size_t test_actor_pids(trp_runtime *rt, const char *type, pid_t *pids, size_t max);
+
+/* The step of the newest checkpoint in a run's directory; 0 if there is none. */
+uint64_t test_run_step(const char *run_path);
 
 /* Names in a run's directory that are committed checkpoints. */
 size_t test_run_checkpoints(const char *run_path);

@@ -400,7 +400,7 @@ static void end(trpi_trainer *t) {
     lock(t);
     trpi_progress_end(&t->progress, trpi_run_now_ns());
     trp_code code = TRP_OK;
-    bool owns = t->record.store != NULL && !t->superseded;
+    bool owns = t->record.owned && !t->superseded;
     if (owns) {
         code = trpi_record_write(&t->record, t->controller.state, t->controller.restarts,
                                  t->progress.step, &err);

@@ -19,15 +19,20 @@ enum {
     FIT_TIMEOUT_MS = 60000,
     ABORT_TIMEOUT_MS = 60000, /* for the trainer to stop everybody; then it is killed */
     LEAVE_TIMEOUT_MS = 5000,
+    PROBE_MS = 2000,         /* how often the head is asked for a sign of life */
+    HEAD_TIMEOUT_MS = 12000, /* by then the nodes have given up what ran under it */
 };
 
 typedef struct fit {
     trp_runtime *rt;
     const trp_train_options *options;
     trp_result *result;
+    const char *name; /* the run's */
     trp_actor trainer;
     uint64_t heard;          /* number of the last event */
     uint64_t abort_until_ns; /* 0 = not aborted */
+    uint64_t probed_ns;      /* when the head was last asked */
+    uint64_t head_lost_ns;   /* since when it has not answered; 0 = it does */
     bool ended;
 } fit;
 
@@ -150,18 +155,50 @@ static trp_code forward_stop(fit *f, trp_error *err) {
                : trpi_fail(err, TRP_ETIMEOUT, "the trainer does not stop the run");
 }
 
+/* ---- The head ---- */
+
+/* Of the trainer's death we hear from the head: without one we would listen for ever. */
+static trp_code probe_head(fit *f, trp_error *err) {
+    trp_error inner = {0};
+    trp_buf value = {0};
+    uint64_t now_ns = trpi_run_now_ns();
+    if (now_ns - f->probed_ns < trpi_run_ms(PROBE_MS)) {
+        return TRP_OK;
+    }
+    f->probed_ns = now_ns;
+    trp_code code = trp_kv_get(f->rt, "run", &value, &inner);
+    trp_buf_release(&value);
+    if (code != TRP_EDISCONNECTED && code != TRP_ETIMEOUT) {
+        f->head_lost_ns = 0; /* it has answered, whatever */
+        return TRP_OK;
+    }
+    f->head_lost_ns = f->head_lost_ns != 0 ? f->head_lost_ns : now_ns;
+    return now_ns - f->head_lost_ns < trpi_run_ms(HEAD_TIMEOUT_MS)
+               ? TRP_OK
+               : trpi_fail(err, TRP_EDISCONNECTED,
+                           "the head has not answered for %d s, and what ran under it has ended by "
+                           "now; when the cluster is up again, the same command goes on from the "
+                           "last checkpoint",
+                           HEAD_TIMEOUT_MS / 1000);
+}
+
+static trp_code look_around(fit *f, trp_error *err) {
+    trp_code code = forward_stop(f, err);
+    return code == TRP_OK ? probe_head(f, err) : code;
+}
+
 /* ---- Listening ---- */
 
 /* Until the trainer has answered; a stop is heard also while one event follows the other. */
 static trp_code wait_answer(fit *f, trp_ref ref, uint64_t deadline_ns, trp_bytes *ret_value,
                             trp_error *err) {
     bool done = false;
-    trp_code code = forward_stop(f, err);
+    trp_code code = look_around(f, err);
     while (code == TRP_OK && !done) {
         uint64_t slice = trpi_run_slice_ms(deadline_ns, SLICE_MS);
         code = trp_wait(f->rt, &ref, 1, 1, slice, &done, err);
         if (code == TRP_OK && !done) {
-            code = slice > 0 ? forward_stop(f, err)
+            code = slice > 0 ? look_around(f, err)
                              : trpi_fail(err, TRP_ETIMEOUT, "the trainer does not answer");
         }
     }
@@ -258,6 +295,12 @@ static void set_lost(fit *f, trp_code code, const trp_error *err) {
     f->result->error = *err;
     f->result->error.code = aborted ? TRP_ECANCELED : code;
     find_checkpoint(f);
+    if (code == TRP_EACTOR_DIED || code == TRP_ENODE_DIED) {
+        trpi_context(&f->result->error, f->result->error.code,
+                     "the trainer of run \"%s\" was lost; the same command goes on from %s",
+                     f->name,
+                     f->result->checkpoint != NULL ? f->result->checkpoint : "the beginning");
+    }
 }
 
 trp_code trp_fit(trp_runtime *rt, const trp_train_options *options, trp_result *ret_result,
@@ -276,6 +319,7 @@ trp_code trp_fit(trp_runtime *rt, const trp_train_options *options, trp_result *
         trpi_arena_release(&arena);
         return code;
     }
+    f.name = plan.name;
     code = start_trainer(&f, &plan, &inner);
     if (code == TRP_OK) {
         code = listen(&f, &inner);

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/base/log.h"
 #include "trainer/run/clock.h"
@@ -228,7 +229,9 @@ trp_code trpi_news_end(trpi_trainer *t, trp_error *err) {
     trp_code code = TRP_OK;
     if (latest != NULL) {
         code = trpi_record_path(&t->record, latest->number, &path);
-        result.checkpoint = (const char *)path.data;
+    }
+    if (code == TRP_OK && path.size > 0 && access((const char *)path.data, F_OK) == 0) {
+        result.checkpoint = (const char *)path.data; /* somebody may have removed it by hand */
     }
     fill_result(t, &result);
     set_error(t, &result, text, sizeof(text));

@@ -186,6 +186,7 @@ trp_code trpi_record_begin(trpi_record *record, uint64_t attempt, trpi_record_no
     trp_code code = trpi_store_claim(record->store, attempt, err);
     if (code == TRP_OK) {
         record->attempt = attempt;
+        record->owned = true;
         code = trpi_store_sweep(record->store, attempt, err);
     }
     if (code == TRP_OK) {
@@ -199,7 +200,9 @@ trp_code trpi_record_begin(trpi_record *record, uint64_t attempt, trpi_record_no
             *ret_newest = NULL;
             return TRP_OK;
         }
-        code = code == TRP_OK ? code : trpi_fail(err, code, "%s", inner.message);
+        if (code != TRP_OK) {
+            return trpi_fail(err, code, "%s: %s", trpi_store_path(record->store), inner.message);
+        }
     }
     if (code == TRP_OK) {
         *ret_newest = forget_above(record, newest->number);
