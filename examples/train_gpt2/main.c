@@ -32,20 +32,32 @@ static void on_interrupt(int signal) {
     stop_requested = 1;
 }
 
-static int run(const options *o, trp_runtime *rt) {
-    static display shown; /* too large for a stack to be taken for granted */
-    trp_buf job = {0};
-    trp_result result = {0};
+/* What is asked for, checked before anything is started. Returns -1 to go on, else the exit
+ * code. */
+static int prepare(int argc, char **argv, options *ret_options, trp_buf *ret_job) {
     trp_error err = {0};
-    if (job_make(o, &job, &err) != TRP_OK) {
+    setvbuf(stdout, NULL, _IOLBF, BUFSIZ); /* in a pipe, too: lines in the order of events */
+    int exit_code = options_read(argc, argv, ret_options);
+    if (exit_code >= 0) {
+        return exit_code;
+    }
+    if (job_make(ret_options, ret_job, &err) != TRP_OK) {
         fprintf(stderr, "train_gpt2: %s\n", err.message);
-        trp_buf_release(&job);
         return 2;
     }
+    sigaction(SIGINT, &(struct sigaction){.sa_handler = on_interrupt}, NULL);
+    sigaction(SIGTERM, &(struct sigaction){.sa_handler = on_interrupt}, NULL);
+    return -1;
+}
+
+static int run(trp_runtime *rt, const options *o, const trp_buf *job) {
+    static display shown; /* too large for a stack to be taken for granted */
+    trp_result result = {0};
+    trp_error err = {0};
     display_init(&shown, o);
     trp_train_options fit = {
         .function = "gpt2",
-        .config = trp_buf_bytes(&job),
+        .config = trp_buf_bytes(job),
         .scaling = {.workers = (int)o->workers, .cpus_per_worker = o->cpus},
         .run = {.name = o->name,
                 .storage_path = o->storage,
@@ -58,29 +70,26 @@ static int run(const options *o, trp_runtime *rt) {
     trp_code code = trp_fit(rt, &fit, &result, &err);
     int exit_code = display_result(&shown, &result, code, &err);
     trp_result_release(&result);
-    trp_buf_release(&job);
     return exit_code;
 }
 
 int main(int argc, char **argv) {
     trp_runtime *rt = NULL;
+    trp_buf job = {0};
     trp_error err = {0};
     options o = {0};
     trp_train_register(functions);
-    if (!trp_is_worker()) { /* which has no options to read */
-        int exit_code = options_read(argc, argv, &o);
-        if (exit_code >= 0) {
-            return exit_code;
+    int exit_code = trp_is_worker() ? -1 : prepare(argc, argv, &o, &job);
+    if (exit_code < 0) {
+        trp_init_options init = {.address = o.address, .job_name = "train_gpt2"};
+        if (trp_init(types, &init, &rt, &err) == TRP_OK) { /* a worker does not get further */
+            exit_code = run(rt, &o, &job);
+        } else {
+            fprintf(stderr, "train_gpt2: %s\n", err.message);
+            exit_code = 1;
         }
-        sigaction(SIGINT, &(struct sigaction){.sa_handler = on_interrupt}, NULL);
-        sigaction(SIGTERM, &(struct sigaction){.sa_handler = on_interrupt}, NULL);
     }
-    trp_init_options init = {.address = o.address, .job_name = "train_gpt2"};
-    if (trp_init(types, &init, &rt, &err) != TRP_OK) {
-        fprintf(stderr, "train_gpt2: %s\n", err.message);
-        return 1;
-    }
-    int exit_code = run(&o, rt);
     trp_shutdown(&rt);
+    trp_buf_release(&job);
     return exit_code;
 }
