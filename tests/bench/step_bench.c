@@ -27,7 +27,7 @@ typedef struct bench_rank {
     const bench *bench;
     int rank;
     pthread_t thread;
-    double step_s, products_s; /* the fastest of each */
+    double *step_s, *products_s; /* of every step */
     trp_code code;
     trp_error err;
 } bench_rank;
@@ -149,11 +149,11 @@ static trp_code time_both(bench_rank *r, trp_device *device, trp_comm *comm, trp
         double start = now();
         code = trp_zero_step(engine, &batch, 1, NULL, err);
         double middle = now();
-        r->step_s = TRPI_MIN(r->step_s, middle - start);
+        r->step_s[i] = middle - start;
         if (!code) {
             code = all_products(&p, err);
         }
-        r->products_s = TRPI_MIN(r->products_s, now() - middle);
+        r->products_s[i] = now() - middle;
     }
     trp_zero_free(engine);
     trp_zero_config_free(config);
@@ -169,7 +169,6 @@ static void *run_rank(void *arg) {
                                 .world = r->bench->world,
                                 .token = TOKEN,
                                 .timeout_ms = 60000};
-    r->step_s = r->products_s = 1e9;
     r->code = trp_device_open("cpu", &(trp_device_options){.threads = 1}, &device, &r->err);
     if (!r->code) {
         r->code = trp_comm_open(&options, &comm, &r->err);
@@ -190,9 +189,25 @@ static _Noreturn void give_up(const char *why) {
     exit(1);
 }
 
-/* The times of the slowest rank. */
-static bench_rank run(bench b) {
-    bench_rank ranks[8] = {0}, slowest = {0};
+static int compare(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *times, int count) {
+    qsort(times, (size_t)count, sizeof *times, compare);
+    return times[count / 2];
+}
+
+/* Medians of the slowest rank. */
+typedef struct outcome {
+    double step_s, products_s;
+} outcome;
+
+static outcome run(bench b) {
+    enum { RANKS_MAX = 8 };
+    bench_rank ranks[RANKS_MAX] = {0};
+    outcome slowest = {0};
     trp_comm_root *root = NULL;
     trp_error err = {0};
     if (trp_comm_root_open(b.world == 1 ? "self" : "host", b.world, TOKEN, &root, &err)) {
@@ -201,19 +216,26 @@ static bench_rank run(bench b) {
     b.address = trp_comm_root_address(root);
     for (int r = 0; r < b.world; r++) {
         ranks[r] = (bench_rank){.bench = &b, .rank = r};
+        ranks[r].step_s = calloc((size_t)b.steps, sizeof(double));
+        ranks[r].products_s = calloc((size_t)b.steps, sizeof(double));
+        if (!ranks[r].step_s || !ranks[r].products_s) {
+            give_up("out of memory");
+        }
         if (pthread_create(&ranks[r].thread, NULL, run_rank, &ranks[r]) != 0) {
             give_up("no thread");
         }
     }
     for (int r = 0; r < b.world; r++) {
         pthread_join(ranks[r].thread, NULL);
-        slowest.step_s = TRPI_MAX(slowest.step_s, ranks[r].step_s);
-        slowest.products_s = TRPI_MAX(slowest.products_s, ranks[r].products_s);
     }
     for (int r = 0; r < b.world; r++) {
         if (ranks[r].code) {
             give_up(ranks[r].err.message);
         }
+        slowest.step_s = TRPI_MAX(slowest.step_s, median(ranks[r].step_s, b.steps));
+        slowest.products_s = TRPI_MAX(slowest.products_s, median(ranks[r].products_s, b.steps));
+        free(ranks[r].step_s);
+        free(ranks[r].products_s);
     }
     trp_comm_root_close(root);
     return slowest;
@@ -225,14 +247,14 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: step_bench [steps]\n");
         return 2;
     }
-    printf("GPT-2, %d layers, width %d, %d x %d tokens a step; fastest of %d steps\n\n", LAYERS,
+    printf("GPT-2, %d layers, width %d, %d x %d tokens a step; medians of %d steps\n\n", LAYERS,
            WIDTH, ROWS, COLUMNS, (int)steps);
     printf("%-6s %-6s %-6s %10s %12s %8s %12s\n", "dtype", "ranks", "stage", "step ms",
            "products ms", "ratio", "tokens/s");
     for (int bf16 = 0; bf16 < 2; bf16++) {
         for (int world = 1; world <= 2; world++) {
             for (int stage = 0; stage <= 3; stage += 3) {
-                bench_rank t =
+                outcome t =
                     run((bench){.world = world, .stage = stage, .steps = (int)steps, .bf16 = bf16});
                 printf("%-6s %-6d %-6d %10.2f %12.2f %8.2f %12.0f\n", bf16 ? "bf16" : "fp32", world,
                        stage, 1e3 * t.step_s, 1e3 * t.products_s, t.step_s / t.products_s,
