@@ -17,12 +17,6 @@ enum { ELEMENTS = 1 << 16, LAST_STEP = 60, KILL_AT = 20, FILE_BYTES = 8 << 20 };
 static test_cluster cluster;
 static trp_runtime *rt;
 
-static trp_code broken(trp_error *err, const char *what) {
-    snprintf(err->message, sizeof err->message, "%s", what);
-    err->code = TRP_EUSER;
-    return TRP_EUSER;
-}
-
 /* Sums of known numbers: a collective that goes on with a rank missing or from another attempt
  * would show. */
 static trp_code sum_once(trp_session *session, float *data, uint64_t step, trp_error *err) {
@@ -34,7 +28,7 @@ static trp_code sum_once(trp_session *session, float *data, uint64_t step, trp_e
                                         TRP_REDUCE_SUM, err);
     float expected = (float)(world * (world - 1) / 2 + world * (int)step);
     if (code == TRP_OK && (data[0] != expected || data[ELEMENTS - 1] != expected)) {
-        return broken(err, "a sum is wrong");
+        return test_wrong(err, "a sum is wrong");
     }
     return code;
 }
@@ -49,40 +43,24 @@ static trp_code write_shard(trp_session *session, uint64_t step, trp_error *err)
     snprintf(path, sizeof path, "%s/shard-%d", dir, trp_session_rank(session));
     FILE *file = fopen(path, "w");
     if (file == NULL) {
-        return broken(err, "a shard cannot be written");
+        return test_wrong(err, "a shard cannot be written");
     }
     fprintf(file, "%lu\n", (unsigned long)step);
     for (int i = 0; i < FILE_BYTES / 4096; i++) { /* long enough to be killed in the middle of */
         char block[4096] = "";
         fwrite(block, sizeof block, 1, file);
     }
-    return fclose(file) == 0 ? TRP_OK : broken(err, "a shard cannot be written");
-}
-
-static trp_code next_step(const char *checkpoint, int rank, uint64_t *ret_next, trp_error *err) {
-    trp_buf text = {0};
-    char name[32];
-    *ret_next = 1;
-    if (checkpoint == NULL) {
-        return TRP_OK;
-    }
-    snprintf(name, sizeof name, "shard-%d", rank);
-    trp_code code = trpi_file_read(test_path(checkpoint, name), 0, &text, err);
-    if (code == TRP_OK) {
-        *ret_next = strtoul((const char *)text.data, NULL, 10) + 1;
-    }
-    trp_buf_release(&text);
-    return code;
+    return fclose(file) == 0 ? TRP_OK : test_wrong(err, "a shard cannot be written");
 }
 
 /* The configuration: how many steps lie between checkpoints. */
 static trp_code sums(trp_session *session, trp_bytes config, trp_error *err) {
     float *data = calloc(ELEMENTS, sizeof(*data));
-    uint64_t next, every = *(const unsigned char *)config.data;
+    uint64_t done, every = *(const unsigned char *)config.data;
     trp_code code =
-        next_step(trp_session_checkpoint(session), trp_session_rank(session), &next, err);
+        test_shard_read(trp_session_checkpoint(session), trp_session_rank(session), &done, err);
     trp_session_loaded(session);
-    for (uint64_t step = next; code == TRP_OK && step <= LAST_STEP; step++) {
+    for (uint64_t step = done + 1; code == TRP_OK && step <= LAST_STEP; step++) {
         bool is_due = step % every == 0;
         for (int i = 0; code == TRP_OK && i < 10; i++) {
             code = sum_once(session, data, step, err);

@@ -63,12 +63,6 @@ static void flip_byte(const char *path) {
     close(fd);
 }
 
-static trp_code complain(trp_error *err, const char *text) {
-    snprintf(err->message, sizeof err->message, "%s", text);
-    err->code = TRP_EUSER;
-    return TRP_EUSER;
-}
-
 /* Four checkpoints. In the first attempt rank 0 damages the last of them and fails; in the second
  * every rank must have been given the one before. */
 static trp_code flips(trp_session *session, trp_bytes config, trp_error *err) {
@@ -76,7 +70,7 @@ static trp_code flips(trp_session *session, trp_bytes config, trp_error *err) {
     trp_code code =
         test_shard_read(trp_session_checkpoint(session), trp_session_rank(session), &step, err);
     if (code == TRP_OK && step != (attempt == 1 ? 0 : 3)) {
-        return complain(err, "began at another step");
+        return test_wrong(err, "began at another step");
     }
     while (code == TRP_OK && step < 4) {
         code = test_shard_write(session, ++step, err);
@@ -87,7 +81,7 @@ static trp_code flips(trp_session *session, trp_bytes config, trp_error *err) {
     }
     if (code == TRP_OK && attempt == 1 && trp_session_rank(session) == 0) {
         flip_byte(test_path(trp_session_checkpoint(session), "shard-1"));
-        return complain(err, "planned");
+        return test_wrong(err, "planned");
     }
     return code == TRP_OK ? trp_comm_barrier(trp_session_comm(session), err) : code;
 }

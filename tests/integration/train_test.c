@@ -1,6 +1,5 @@
 /* train_test.c: runs of one function on several ranks, as a user of train.h sees them. */
 #include <arpa/inet.h>
-#include <math.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -20,18 +19,6 @@ static test_cluster cluster;
 static trp_runtime *rt;
 
 /* ---- Train functions. What they find wrong they say in their error. ---- */
-
-static trp_code wrong(trp_error *err, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static trp_code wrong(trp_error *err, const char *format, ...) {
-    va_list args;
-    va_start(args, format);
-    vsnprintf(err->message, sizeof err->message, format, args);
-    va_end(args);
-    err->code = TRP_EUSER;
-    return TRP_EUSER;
-}
 
 static trp_code empty(trp_session *session, trp_bytes config, trp_error *err) {
     return TRP_OK;
@@ -57,11 +44,11 @@ static trp_code report_together(trp_session *session, uint64_t step, bool has_ch
 
 static trp_code expects_pattern(trp_session *session, trp_bytes config, trp_error *err) {
     if (config.size != PATTERN_BYTES) {
-        return wrong(err, "%zu bytes of configuration", config.size);
+        return test_wrong(err, "%zu bytes of configuration", config.size);
     }
     for (size_t i = 0; i < config.size; i++) {
         if (((const unsigned char *)config.data)[i] != (unsigned char)(i * 7 + i / 256)) {
-            return wrong(err, "byte %zu differs", i);
+            return test_wrong(err, "byte %zu differs", i);
         }
     }
     return TRP_OK;
@@ -87,7 +74,7 @@ static trp_code agree_on_port(trp_session *session, trp_error *err) {
     int32_t theirs = port;
     trp_code code = trp_comm_broadcast(trp_session_comm(session), &theirs, sizeof theirs, 0, err);
     if (code == TRP_OK && theirs != port) {
-        return wrong(err, "rank 0 was told port %d, we %d", theirs, port);
+        return test_wrong(err, "rank 0 was told port %d, we %d", theirs, port);
     }
     return code;
 }
@@ -98,32 +85,21 @@ static trp_code checks_environment(trp_session *session, trp_bytes config, trp_e
         variable("LOCAL_RANK") != trp_session_local_rank(session) ||
         variable("LOCAL_WORLD_SIZE") != trp_session_local_world(session) ||
         variable("NODE_RANK") != trp_session_node_rank(session)) {
-        return wrong(err, "the environment and the session disagree");
+        return test_wrong(err, "the environment and the session disagree");
     }
     if (strcmp(getenv("MASTER_ADDR"), "127.0.0.1") != 0 || variable("MASTER_PORT") <= 0) {
-        return wrong(err, "MASTER_ADDR=%s MASTER_PORT=%s", getenv("MASTER_ADDR"),
-                     getenv("MASTER_PORT"));
+        return test_wrong(err, "MASTER_ADDR=%s MASTER_PORT=%s", getenv("MASTER_ADDR"),
+                          getenv("MASTER_PORT"));
     }
     trp_code code = agree_on_port(session, err);
     if (code == TRP_OK && trp_session_rank(session) == 0 && !port_works(variable("MASTER_PORT"))) {
-        return wrong(err, "MASTER_PORT is in use");
+        return test_wrong(err, "MASTER_PORT is in use");
     }
     if (code == TRP_OK) {
         code = trp_comm_barrier(trp_session_comm(session), err);
     }
     if (code == TRP_OK && trp_session_attempt(session) == 1 && trp_session_rank(session) == 1) {
-        return wrong(err, "planned");
-    }
-    return code;
-}
-
-static trp_code write_shard(trp_session *session, const char *text, trp_error *err) {
-    const char *dir;
-    char name[64];
-    trp_code code = trp_session_staging(session, &dir, err);
-    if (code == TRP_OK) {
-        snprintf(name, sizeof name, "shard-%d", trp_session_rank(session));
-        code = trpi_file_write_atomic(test_path(dir, name), trp_bytes_of(text), err);
+        return test_wrong(err, "planned");
     }
     return code;
 }
@@ -131,13 +107,13 @@ static trp_code write_shard(trp_session *session, const char *text, trp_error *e
 /* Rank 0 alone, then ranks 1 and 3. */
 static trp_code some_report_checkpoints(trp_session *session, trp_bytes config, trp_error *err) {
     int rank = trp_session_rank(session);
-    trp_code code = rank == 0 ? write_shard(session, "first", err) : TRP_OK;
+    trp_code code = rank == 0 ? test_shard_write(session, 1, err) : TRP_OK;
     if (code == TRP_OK) {
         code = report_step(session, 1, rank == 0, err);
     }
     bool brings = rank == 1 || rank == 3;
     if (code == TRP_OK && brings) {
-        code = write_shard(session, "second", err);
+        code = test_shard_write(session, 2, err);
     }
     return code == TRP_OK ? report_step(session, 2, brings, err) : code;
 }
@@ -155,7 +131,7 @@ static trp_code check_record(trp_session *session, trp_error *err) {
         code = trpi_json_text(json, "run.json", "checkpoint", true, &latest, err);
     }
     if (code == TRP_OK && strcmp(latest, strrchr(checkpoint, '/') + 1) != 0) {
-        code = wrong(err, "run.json says %s, report made %s", latest, checkpoint);
+        code = test_wrong(err, "run.json says %s, report made %s", latest, checkpoint);
     }
     json_decref(json);
     return code;
@@ -164,7 +140,7 @@ static trp_code check_record(trp_session *session, trp_error *err) {
 static trp_code six_checkpoints(trp_session *session, trp_bytes config, trp_error *err) {
     trp_code code = TRP_OK;
     for (uint64_t step = 1; code == TRP_OK && step <= 6; step++) {
-        code = write_shard(session, "six", err);
+        code = test_shard_write(session, step, err);
         if (code == TRP_OK) {
             code = report_step(session, step, true, err);
         }
@@ -178,53 +154,39 @@ static trp_code six_checkpoints(trp_session *session, trp_bytes config, trp_erro
 static trp_code rank_zero_fails(trp_session *session, trp_bytes config, trp_error *err) {
     trp_code code = report_step(session, 1, false, err);
     if (code == TRP_OK && trp_session_rank(session) == 0) {
-        return wrong(err, "out of ideas");
+        return test_wrong(err, "out of ideas");
     }
     return code == TRP_OK ? trp_comm_barrier(trp_session_comm(session), err) : code;
 }
 
 static trp_code always_fails(trp_session *session, trp_bytes config, trp_error *err) {
-    return wrong(err, "attempt %d", (int)trp_session_attempt(session));
+    return test_wrong(err, "attempt %d", (int)trp_session_attempt(session));
 }
 
 static trp_code append_line(const char *path, int number, trp_error *err) {
     FILE *file = fopen(path, "a");
     if (file == NULL || fprintf(file, "%d\n", number) < 0 || fclose(file) != 0) {
-        return wrong(err, "%s cannot be written", path);
+        return test_wrong(err, "%s cannot be written", path);
     }
     return TRP_OK;
-}
-
-static trp_code read_iteration(const char *checkpoint, int *ret_next, trp_error *err) {
-    trp_buf text = {0};
-    *ret_next = 0;
-    if (checkpoint == NULL) {
-        return TRP_OK;
-    }
-    trp_code code = trpi_file_read(test_path(checkpoint, "shard-1"), 0, &text, err);
-    if (code == TRP_OK) {
-        *ret_next = (int)strtol((const char *)text.data, NULL, 10) + 1;
-    }
-    trp_buf_release(&text);
-    return code;
 }
 
 /* Six iterations, failures planned before 2 and 4; rank 0 brings no files. The configuration is the
  * directory in which each rank writes down what it trains. */
 static trp_code six_iterations(trp_session *session, trp_bytes config, trp_error *err) {
-    int next, rank = trp_session_rank(session);
-    char log[512], text[32];
+    int rank = trp_session_rank(session);
+    uint64_t done;
+    char log[512];
     snprintf(log, sizeof log, "%.*s/trained-%d", (int)config.size, (const char *)config.data, rank);
-    trp_code code = read_iteration(trp_session_checkpoint(session), &next, err);
-    for (int i = next; code == TRP_OK && i < 6; i++) {
+    trp_code code = test_shard_read(trp_session_checkpoint(session), 1, &done, err);
+    for (int i = (int)done; code == TRP_OK && i < 6; i++) {
         if ((i == 2 && trp_session_attempt(session) == 1) ||
             (i == 4 && trp_session_attempt(session) == 2)) {
-            return wrong(err, "planned at %d", i);
+            return test_wrong(err, "planned at %d", i);
         }
         code = append_line(log, i, err);
-        snprintf(text, sizeof text, "%d", i);
         if (code == TRP_OK && rank != 0) {
-            code = write_shard(session, text, err);
+            code = test_shard_write(session, (uint64_t)i + 1, err);
         }
         if (code == TRP_OK) {
             code = report_together(session, (uint64_t)i + 1, rank != 0, err);
@@ -237,7 +199,7 @@ static trp_code rank_one_is_silent(trp_session *session, trp_bytes config, trp_e
     if (trp_session_rank(session) == 1) { /* until the others have given up on it */
         return trp_comm_barrier(trp_session_comm(session), err);
     }
-    trp_code code = write_shard(session, "late", err);
+    trp_code code = test_shard_write(session, 1, err);
     return code == TRP_OK ? report_step(session, 1, true, err) : code;
 }
 
@@ -250,7 +212,7 @@ static trp_code rank_one_stops_early(trp_session *session, trp_bytes config, trp
 }
 
 static trp_code reports_until_stopped(trp_session *session, trp_bytes config, trp_error *err) {
-    trp_code code = write_shard(session, "kept", err);
+    trp_code code = test_shard_write(session, 1, err);
     for (uint64_t step = 1; code == TRP_OK; step++) {
         code = report_step(session, step, step == 1, err);
         if (code == TRP_OK) {
@@ -258,89 +220,6 @@ static trp_code reports_until_stopped(trp_session *session, trp_bytes config, tr
         }
         usleep(2000);
     }
-    return code;
-}
-
-/* ---- Train functions that go wrong ---- */
-
-static trp_code rank_one_fails(trp_session *session, trp_bytes config, trp_error *err) {
-    trp_code code = report_step(session, 1, false, err);
-    if (code == TRP_OK && trp_session_rank(session) == 1) {
-        return wrong(err, "not today");
-    }
-    return code == TRP_OK ? trp_comm_barrier(trp_session_comm(session), err) : code;
-}
-
-/* Two steps with checkpoints, then the same error, in every attempt. */
-static trp_code fails_after_two(trp_session *session, trp_bytes config, trp_error *err) {
-    uint64_t step;
-    trp_code code =
-        test_shard_read(trp_session_checkpoint(session), trp_session_rank(session), &step, err);
-    while (code == TRP_OK && step < 2) {
-        code = test_shard_write(session, ++step, err);
-        if (code == TRP_OK) {
-            code = report_step(session, step, true, err);
-        }
-    }
-    return code == TRP_OK ? wrong(err, "division by zero") : code;
-}
-
-static trp_code rank_one_exits(trp_session *session, trp_bytes config, trp_error *err) {
-    trp_code code = report_step(session, 1, false, err);
-    if (code == TRP_OK && trp_session_rank(session) == 1) {
-        _exit(0);
-    }
-    return code == TRP_OK ? trp_comm_barrier(trp_session_comm(session), err) : code;
-}
-
-static trp_code rank_one_kills_itself(trp_session *session, trp_bytes config, trp_error *err) {
-    trp_code code = report_step(session, 1, false, err);
-    if (code == TRP_OK && trp_session_rank(session) == 1) {
-        (void)raise(SIGKILL);
-    }
-    return code == TRP_OK ? trp_comm_barrier(trp_session_comm(session), err) : code;
-}
-
-/* Rank 0 has reported and returns; rank 1 is busy with something else, for good. */
-static trp_code rank_one_never_comes(trp_session *session, trp_bytes config, trp_error *err) {
-    if (trp_session_rank(session) == 0) {
-        return report_step(session, 1, false, err);
-    }
-    for (;;) {
-        pause();
-    }
-}
-
-static trp_code reports_odd_numbers(trp_session *session, trp_bytes config, trp_error *err) {
-    char name[201] = "";
-    memset(name, 'n', 200);
-    trp_metric metrics[] = {{"nan", NAN}, {"inf", -INFINITY}, {name, 1e308}, {"\xc3\xa4", 5e-324}};
-    trp_report report = {.step = 1, .metrics = metrics, .metric_count = 4, .wait = true};
-    return trp_session_report(session, &report, err);
-}
-
-/* The configuration's first byte tells what is wrong with the metrics. */
-static trp_code reports_bad_metrics(trp_session *session, trp_bytes config, trp_error *err) {
-    enum { MANY = 1001 };
-    char name[202] = "";
-    trp_metric *metrics = calloc(MANY, sizeof *metrics);
-    trp_report report = {.step = 1, .metrics = metrics, .metric_count = 1};
-    memset(name, 'n', 201);
-    switch (*(const char *)config.data) {
-    case 'm':
-        report.metric_count = MANY;
-        break;
-    case 'l':
-        metrics[0].name = name;
-        break;
-    case 'u':
-        metrics[0].name = "\xff\xfe";
-        break;
-    default: /* none */
-        break;
-    }
-    trp_code code = trp_session_report(session, &report, err);
-    free(metrics);
     return code;
 }
 
@@ -367,14 +246,6 @@ static const trp_train_function functions[] = {
     {"rank_one_stops_early", rank_one_stops_early},
     {"reports_until_stopped", reports_until_stopped},
     {"reports_often", reports_often},
-    {"counts", test_counts},
-    {"rank_one_fails", rank_one_fails},
-    {"fails_after_two", fails_after_two},
-    {"rank_one_exits", rank_one_exits},
-    {"rank_one_kills_itself", rank_one_kills_itself},
-    {"rank_one_never_comes", rank_one_never_comes},
-    {"reports_odd_numbers", reports_odd_numbers},
-    {"reports_bad_metrics", reports_bad_metrics},
     {NULL, NULL},
 };
 
@@ -670,174 +541,6 @@ static void T17_many_reports_without_checkpoints_are_all_written_down(void **sta
     trp_result_release(&result);
 }
 
-/* ---- What goes wrong ---- */
-
-static void T24_an_error_of_another_rank_is_told_as_its_own(void **state) {
-    test_run_seen seen = {0};
-    trp_result result;
-    trp_train_options options = test_run_options("rank_one_fails", "rank-one", 3, &seen);
-    test_run_fails(rt, &options, TRP_EUSER, "rank 1: not today", &result);
-    assert_int_equal(result.failures[0].rank, 1);
-    assert_string_equal(result.failures[0].error.message, "not today");
-    assert_int_equal(result.failures[0].death.cause, TRP_CAUSE_NONE);
-    trp_result_release(&result);
-}
-
-static void the_same_error_at_the_same_step_is_tried_twice_and_no_more(void **state) {
-    test_run_seen seen = {0};
-    trp_result result;
-    trp_train_options options = test_run_options("fails_after_two", "repeated", 2, &seen);
-    options.run.failure.max_failures = 100;
-    test_run_fails(rt, &options, TRP_EUSER, "the same error at the same step as before", &result);
-    assert_non_null(strstr(result.error.message, "division by zero"));
-    assert_int_equal(result.restarts, 1);
-    assert_non_null(result.checkpoint);
-    trp_result_release(&result);
-}
-
-static void a_worker_that_exits_in_the_middle_is_a_failure_with_its_code(void **state) {
-    test_run_seen seen = {0};
-    trp_result result;
-    trp_train_options options = test_run_options("rank_one_exits", "exits", 2, &seen);
-    options.run.failure.max_failures = 1;
-    test_run_fails(rt, &options, TRP_EACTOR_DIED, "rank 1 died: exit code 0", &result);
-    assert_int_equal(result.restarts, 1);
-    assert_int_equal(result.failures[0].death.cause, TRP_CAUSE_EXITED);
-    trp_result_release(&result);
-    test_expect_all_free(rt, 5000);
-}
-
-/* A death is a machine's until the retries are spent: a segmentation fault of the program's own is
- * not to be told from one. */
-static void a_worker_that_dies_at_every_attempt_spends_the_retries(void **state) {
-    test_run_seen seen = {0};
-    trp_result result;
-    trp_train_options options = test_run_options("rank_one_kills_itself", "dies", 2, &seen);
-    options.run.failure.max_failures = 3;
-    test_run_fails(rt, &options, TRP_EACTOR_DIED, "rank 1 died: signal 9 (SIGKILL)", &result);
-    assert_int_equal(result.restarts, 3);
-    assert_int_equal(seen.failures, 4);
-    trp_result_release(&result);
-    test_expect_all_free(rt, 5000);
-}
-
-static void T08_a_rank_that_is_behind_when_the_others_have_returned_is_named(void **state) {
-    test_run_seen seen = {0};
-    trp_result result;
-    trp_train_options options = test_run_options("rank_one_never_comes", "never", 2, &seen);
-    options.run.report_timeout_ms = 500;
-    test_run_fails(rt, &options, TRP_ETIMEOUT, "report 1 waits for rank 1 (at report 0)", &result);
-    trp_result_release(&result);
-    test_expect_all_free(rt, 5000);
-}
-
-static void deadlines_may_be_for_ever(void **state) {
-    test_run_seen seen = {0};
-    trp_result result;
-    test_count count = {.last = 6, .every = 2};
-    trp_train_options options = test_run_options("counts", "for-ever", 2, &seen);
-    options.config = (trp_bytes){&count, sizeof count};
-    options.run.report_timeout_ms = TRP_FOREVER;
-    options.run.start_timeout_ms = TRP_FOREVER;
-    assert_int_equal(fit(&options, &result), TRP_OK);
-    assert_int_equal(result.steps, 6);
-    trp_result_release(&result);
-}
-
-static void metrics_may_be_any_number_and_have_long_names(void **state) {
-    test_run_seen seen = {0};
-    trp_result result;
-    char name[201] = "";
-    memset(name, 'n', 200);
-    trp_train_options options = test_run_options("reports_odd_numbers", "odd", 2, &seen);
-    assert_int_equal(fit(&options, &result), TRP_OK);
-    assert_true(isnan(test_metric(&result, "nan")));
-    assert_true(test_metric(&result, "inf") == -INFINITY);
-    assert_true(test_metric(&result, name) == 1e308);
-    assert_true(test_metric(&result, "\xc3\xa4") == 5e-324);
-    trp_result_release(&result);
-}
-
-static void metrics_that_cannot_be_written_down_are_refused_with_the_reason(void **state) {
-    static const struct {
-        const char *what, *text;
-    } cases[] = {{"m", "1001 metrics; at most 1000"},
-                 {"l", "must have 1 to 200 bytes"},
-                 {"u", "the name of metric 0 is not UTF-8"},
-                 {"n", "must have 1 to 200 bytes"}};
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        test_run_seen seen = {0};
-        trp_result result;
-        char name[32];
-        snprintf(name, sizeof name, "bad-%s", cases[i].what);
-        trp_train_options options = test_run_options("reports_bad_metrics", name, 2, &seen);
-        options.config = trp_bytes_of(cases[i].what);
-        test_run_fails(rt, &options, TRP_EINVALID, cases[i].text, &result);
-        trp_result_release(&result);
-    }
-}
-
-static void stop_rank_one(test_run_seen *seen, const trp_train_event *event) {
-    if (seen->acted == 0 && event->step >= 5) {
-        seen->acted = 1;
-        assert_int_equal(kill(seen->pids[1], SIGSTOP), 0);
-        sleep(3);
-        assert_int_equal(kill(seen->pids[1], SIGCONT), 0);
-    }
-}
-
-static void T28_a_worker_that_is_stopped_for_three_seconds_is_only_slow(void **state) {
-    test_run_seen seen = {.on_report = stop_rank_one};
-    trp_result result;
-    test_count count = {.last = 30, .every = 5, .pause_ms = 1};
-    trp_train_options options = test_run_options("counts", "slow", 3, &seen);
-    options.config = (trp_bytes){&count, sizeof count};
-    assert_int_equal(fit(&options, &result), TRP_OK);
-    assert_int_equal(seen.acted, 1);
-    assert_int_equal(result.restarts, 0);
-    assert_int_equal(seen.failures, 0);
-    trp_result_release(&result);
-}
-
-/* ---- Placement ---- */
-
-static void T29_what_no_node_has_fails_within_seconds_with_the_numbers(void **state) {
-    test_run_seen seen = {0};
-    trp_result result;
-    uint64_t begun_ms = test_now_ms();
-    trp_train_options options = test_run_options("empty", "too-large", 3, &seen);
-    options.scaling.cpus_per_worker = 1000;
-    test_run_fails(rt, &options, TRP_EINFEASIBLE, "needs 1000 cpu; the most any node has is 2",
-                   &result);
-    assert_non_null(strstr(result.error.message, "place 3 workers"));
-    assert_int_equal(result.state, TRP_RUN_ERRORED);
-    trp_result_release(&result);
-    options.run.name = "no-gpu";
-    options.scaling.cpus_per_worker = 0;
-    options.scaling.gpus_per_worker = 2;
-    test_run_fails(rt, &options, TRP_EINFEASIBLE, "2 gpu", &result);
-    trp_result_release(&result);
-    assert_true(test_now_ms() - begun_ms < 2 * 20000); /* and not the 60 s for a start */
-}
-
-static void what_others_hold_is_waited_for_until_the_deadline(void **state) {
-    test_run_seen seen = {0};
-    trp_result result;
-    trp_bundle bundle = {.cpus = 2};
-    trp_group_options held = {.bundles = &bundle, .bundle_count = 1};
-    trp_group group;
-    TEST_OK(trp_group_create(rt, &held, &group, err));
-    TEST_OK(trp_group_wait(rt, group, 10000, NULL, 0, err));
-    trp_train_options options = test_run_options("empty", "busy", 2, &seen);
-    options.scaling.cpus_per_worker = 2;
-    options.run.start_timeout_ms = 500;
-    test_run_fails(rt, &options, TRP_ETIMEOUT, "busy: ", &result);
-    assert_non_null(strstr(result.error.message, "place 2 workers"));
-    trp_result_release(&result);
-    TEST_OK(trp_group_remove(rt, group, err));
-    test_expect_all_free(rt, 5000);
-}
-
 static int start(void **state) {
     static const test_node nodes[] = {{.cpus = 2}, {.cpus = 2}};
     test_cluster_start(&cluster, nodes, 2);
@@ -873,17 +576,6 @@ int main(void) {
         cmocka_unit_test(T24_an_error_without_retries_ends_the_run_with_its_cause),
         cmocka_unit_test(T25_each_iteration_is_trained_once_and_none_when_started_again),
         cmocka_unit_test(T26_exactly_as_many_retries_as_asked_for),
-        cmocka_unit_test(T24_an_error_of_another_rank_is_told_as_its_own),
-        cmocka_unit_test(the_same_error_at_the_same_step_is_tried_twice_and_no_more),
-        cmocka_unit_test(a_worker_that_exits_in_the_middle_is_a_failure_with_its_code),
-        cmocka_unit_test(a_worker_that_dies_at_every_attempt_spends_the_retries),
-        cmocka_unit_test(T08_a_rank_that_is_behind_when_the_others_have_returned_is_named),
-        cmocka_unit_test(deadlines_may_be_for_ever),
-        cmocka_unit_test(metrics_may_be_any_number_and_have_long_names),
-        cmocka_unit_test(metrics_that_cannot_be_written_down_are_refused_with_the_reason),
-        cmocka_unit_test(T28_a_worker_that_is_stopped_for_three_seconds_is_only_slow),
-        cmocka_unit_test(T29_what_no_node_has_fails_within_seconds_with_the_numbers),
-        cmocka_unit_test(what_others_hold_is_waited_for_until_the_deadline),
     };
     return cmocka_run_group_tests_name("train", tests, start, stop);
 }

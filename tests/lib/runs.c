@@ -102,6 +102,15 @@ trp_train_options test_run_options(const char *function, const char *name, int w
 
 /* ---- A train function ---- */
 
+trp_code test_wrong(trp_error *err, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    vsnprintf(err->message, sizeof err->message, format, args);
+    va_end(args);
+    err->code = TRP_EUSER;
+    return TRP_EUSER;
+}
+
 trp_code test_shard_write(trp_session *session, uint64_t step, trp_error *err) {
     const char *dir;
     char name[64], text[32];

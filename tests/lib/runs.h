@@ -42,6 +42,9 @@ TRP_CHECKED trp_code test_shard_write(trp_session *session, uint64_t step, trp_e
 TRP_CHECKED trp_code test_shard_read(const char *checkpoint, int rank, uint64_t *ret_step,
                                      trp_error *err);
 
+/* What a train function found wrong: puts it into err as TRP_EUSER, which it returns. */
+trp_code test_wrong(trp_error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
 /* Fits, expects an error of this code with this text in its message, and prints it. The result is
  * the caller's. */
 void test_run_fails(trp_runtime *rt, const trp_train_options *options, trp_code code,
