@@ -5,15 +5,13 @@
 
 #include "trainer/device/cpu/rows.h"
 
-/* e^x to about 1 ulp, correct to Inf at the top and to 0 at the bottom.
+/* e^x for x up to 88, to about 1 ulp; 0 below -87, where the result would be subnormal. Softmax has
+ * no positive argument and GELU stops at 88, so the top of the range is not paid for here.
  *
  * x = n ln 2 + r with |r| <= ln 2 / 2; e^r by its series, 2^n by building the exponent. Adding
  * 1.5 * 2^23 rounds to an integer and leaves it in the low bits, without an int conversion that NaN
- * would make undefined. 2^n is applied in two halves, so that subnormal results and overflow come
- * out as the multiplication has them. */
+ * would make undefined. */
 static inline float trpi_expf(float x) {
-    x = x < -105.0f ? -105.0f : x;
-    x = x > 89.0f ? 89.0f : x;
     float shifted = x * 1.44269504f + 12582912.0f;
     float n = shifted - 12582912.0f;
     float r =
@@ -27,11 +25,8 @@ static inline float trpi_expf(float x) {
     p = p * r + 0.5f;
     p = p * r + 1.0f;
     p = p * r + 1.0f;
-    uint32_t power = trpi_float_bits(shifted) - 0x4b400000u;
-    uint32_t half = (uint32_t)((int32_t)power >> 1);
-    float scale1 = trpi_bits_float((half + 127u) << 23);
-    float scale2 = trpi_bits_float((power - half + 127u) << 23);
-    return p * scale1 * scale2;
+    float power = trpi_bits_float((trpi_float_bits(shifted) - 0x4b400000u + 127u) << 23);
+    return x < -87.0f ? 0.0f : p * power;
 }
 
 /* tanh. By the exponential where that is accurate, by the odd series where 1 - 2/(e^2x + 1) would
@@ -39,7 +34,8 @@ static inline float trpi_expf(float x) {
 static inline float trpi_tanhf(float x) {
     float magnitude = trpi_bits_float(trpi_float_bits(x) & 0x7fffffffu);
     float sign = trpi_bits_float((trpi_float_bits(x) & 0x80000000u) | 0x3f800000u);
-    float large = 1.0f - 2.0f / (trpi_expf(2.0f * magnitude) + 1.0f);
+    float twice = 2.0f * (magnitude > 44.0f ? 44.0f : magnitude); /* NaN is not greater */
+    float large = 1.0f - 2.0f / (trpi_expf(twice) + 1.0f);
     float s = x * x;
     float p = -1382.0f / 155925;
     p = p * s + 62.0f / 2835;
