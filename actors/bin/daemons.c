@@ -88,6 +88,10 @@ static trp_code open_log(trpi_daemon *daemon, int *ret_fd, trp_error *err) {
     if (code != TRP_OK) {
         return code;
     }
+    /* A relative one means this directory, and daemons run in "/". */
+    if (setenv("TROUPE_SESSION_ROOT", root, 1) != 0) {
+        return trpi_fail(err, TRP_ENOMEM, "setenv: %s", strerror(errno));
+    }
     static int number;
     trpi_format(daemon->log, sizeof(daemon->log), "%s/starting-%d-%d.log", root, (int)getpid(),
                 number++);

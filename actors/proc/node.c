@@ -377,6 +377,7 @@ static void node_close(trpi_node *node) {
     trpi_heartbeat_stop(node->heartbeat);
     trpi_node_watch_close(node);
     trpi_node_dir_close(node);
+    trpi_node_pidfile_remove(node);
     trpi_sock_close(node->head);
     trpi_net_close(node->net); /* waits until the goodbye is out */
     close_fd(node->heartbeat_fd);

@@ -1,5 +1,6 @@
-/* The session directory of a registered node: its socket, its workers' sockets, its logs, its pid
- * file. */
+/* The session directory of a registered node: its socket, its workers' sockets, its logs; and the
+ * pid file, which stays while the node asks to be registered again: who stops the cluster must find
+ * it then, too. */
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -19,8 +20,18 @@ static trp_code open_inner(trpi_node *node, trp_error *err) {
     return trpi_sock_bind(node->inner, endpoint, NULL, 0, err);
 }
 
+static void remove_pidfile(trpi_pidfile *file) {
+    if (file->path[0]) {
+        unlink(file->path);
+        *strrchr(file->path, '/') = '\0';
+        rmdir(file->path); /* the cluster's directory, when we were the last in it */
+        file->path[0] = '\0';
+    }
+}
+
+/* Replaces the one of the last registration, which may have been with another cluster. */
 static trp_code write_pidfile(trpi_node *node, const char *cluster_dir, trp_error *err) {
-    trpi_pidfile *file = &node->pidfile;
+    trpi_pidfile *file = &node->pidfile, before = *file;
     memset(file, 0, sizeof *file);
     trpi_format(file->path, sizeof file->path, "%s/node-%.8s.pid", cluster_dir, node->uuid);
     file->pid = getpid();
@@ -29,7 +40,11 @@ static trp_code write_pidfile(trpi_node *node, const char *cluster_dir, trp_erro
     TRPI_SET(file->address, node->options->address);
     TRPI_SET(file->cluster, node->cluster);
     TRPI_SET(file->dir, node->dir);
-    return trpi_pidfile_write(file, err);
+    trp_code code = trpi_pidfile_write(file, err);
+    if (strcmp(before.path, file->path) != 0) {
+        remove_pidfile(&before);
+    }
+    return code;
 }
 
 trp_code trpi_node_dir_open(trpi_node *node, trp_error *err) {
@@ -53,17 +68,13 @@ void trpi_node_dir_close(trpi_node *node) {
     trp_error err = {0};
     trpi_sock_close(node->inner);
     node->inner = NULL;
-    if (node->dir[0] == '\0') {
-        return;
-    }
-    if (trpi_dir_remove(node->dir, &err) != TRP_OK) {
+    if (node->dir[0] != '\0' && trpi_dir_remove(node->dir, &err) != TRP_OK) {
         trpi_log(TRPI_WARN, "session_dir_left", "dir=%s error=\"%s\"", node->dir, err.message);
-    } else if (node->pidfile.path[0]) {
-        char *slash = strrchr(node->pidfile.path, '/');
-        unlink(node->pidfile.path);
-        *slash = '\0';
-        rmdir(node->pidfile.path); /* the cluster's directory, when we were the last in it */
+        node->pidfile.path[0] = '\0'; /* it stays, for whoever sweeps later */
     }
     node->dir[0] = '\0';
-    node->pidfile.path[0] = '\0';
+}
+
+void trpi_node_pidfile_remove(trpi_node *node) {
+    remove_pidfile(&node->pidfile);
 }

@@ -255,7 +255,8 @@ void trpi_node_report_ready(trpi_node *node, const char *format, ...)
 
 /* node_dir.c */
 TRP_CHECKED trp_code trpi_node_dir_open(trpi_node *node, trp_error *err);
-void trpi_node_dir_close(trpi_node *node);
+void trpi_node_dir_close(trpi_node *node);      /* all but the pid file */
+void trpi_node_pidfile_remove(trpi_node *node); /* at the end of the process */
 
 /* node_workers.c */
 trpi_node_worker *trpi_node_worker_new(trpi_node *node, trpi_program *program);

@@ -1,4 +1,5 @@
 /* command_test.c: the troupe command as a user types it. */
+#include <glob.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -269,23 +270,73 @@ static void stop_takes_the_cluster_that_is_named_and_no_other(void **state) {
     assert_int_equal(rmdir(root), 0); /* nothing is left, logs neither */
 }
 
+/* Of the last `troupe start`: its output names the head first. */
+static pid_t started_head(void) {
+    const char *at = strstr(text_of(&output), "pid ");
+    assert_non_null(at);
+    return (pid_t)strtol(at + 4, NULL, 10);
+}
+
 static void stop_ends_daemons_that_do_not_listen(void **state) {
-    char root[] = "/tmp/trp-test-XXXXXX", text[64];
+    char root[] = "/tmp/trp-test-XXXXXX";
     assert_non_null(mkdtemp(root));
     setenv("TROUPE_SESSION_ROOT", root, 1);
     unsetenv("TROUPE_ADDRESS");
     setenv("TROUPE_STOP_TIMEOUT_MS", "300", 1);
     assert_int_equal(troupe("start --head --port 0 --num-cpus 1 --num-gpus 0"), 0);
-    const char *at = strstr(text_of(&output), "pid ");
-    assert_non_null(at);
-    snprintf(text, sizeof text, "%s", at + 4);
-    pid_t head = (pid_t)strtol(text, NULL, 10);
+    pid_t head = started_head();
     assert_int_equal(kill(head, SIGSTOP), 0);
     assert_int_equal(troupe("stop"), 0);
     says("killed");
     assert_int_equal(trpi_process_start_time(head), 0); /* gone, or waits to be reaped */
     unsetenv("TROUPE_STOP_TIMEOUT_MS");
     assert_int_equal(rmdir(root), 0);
+}
+
+static bool is_missing(void *path) {
+    return access(path, F_OK) != 0;
+}
+
+/* It has no registration then, asks the address for a head again and again, and would do so for
+ * minutes. */
+static void stop_ends_a_node_that_has_lost_its_head(void **state) {
+    char root[] = "/tmp/trp-test-XXXXXX", cluster_id[64], node_dir[128], pattern[128];
+    glob_t found;
+    assert_non_null(mkdtemp(root));
+    setenv("TROUPE_SESSION_ROOT", root, 1);
+    unsetenv("TROUPE_ADDRESS");
+    setenv("TROUPE_NODE_TIMEOUT_MS", "1000", 1);
+    setenv("TROUPE_HEARTBEAT_MS", "100", 1);
+    assert_int_equal(troupe("start --head --port 0 --num-cpus 1 --num-gpus 0"), 0);
+    word_behind("cluster ", cluster_id, sizeof cluster_id);
+    snprintf(pattern, sizeof pattern, "%s/%.8s/node-*/", root, cluster_id);
+    assert_int_equal(glob(pattern, 0, NULL, &found), 0);
+    snprintf(node_dir, sizeof node_dir, "%s", found.gl_pathv[0]);
+    globfree(&found);
+    assert_int_equal(kill(started_head(), SIGKILL), 0);
+    assert_true(test_until(is_missing, node_dir, 30000)); /* the lease is lost, all is cleared */
+    assert_int_equal(troupe("stop"), 0);
+    says("stopped node");
+    assert_int_equal(rmdir(root), 0);
+    unsetenv("TROUPE_NODE_TIMEOUT_MS");
+    unsetenv("TROUPE_HEARTBEAT_MS");
+}
+
+static void a_relative_session_root_means_the_directory_of_the_command(void **state) {
+    char dir[] = "/tmp/trp-test-XXXXXX", before[256], root[64];
+    assert_non_null(mkdtemp(dir));
+    assert_non_null(getcwd(before, sizeof before));
+    assert_int_equal(chdir(dir), 0);
+    setenv("TROUPE_SESSION_ROOT", "sessions", 1);
+    unsetenv("TROUPE_ADDRESS");
+    assert_int_equal(troupe("start --head --port 0 --num-cpus 1 --num-gpus 0"), 0);
+    assert_int_equal(troupe("stop"), 0);
+    says("stopped head");
+    says("stopped node");
+    snprintf(root, sizeof root, "%s/sessions", dir);
+    assert_int_equal(rmdir(root), 0);
+    assert_int_equal(chdir(before), 0);
+    assert_int_equal(rmdir(dir), 0);
 }
 
 int main(void) {
@@ -303,6 +354,8 @@ int main(void) {
         cmocka_unit_test(stop_says_so_when_nothing_runs),
         cmocka_unit_test(stop_takes_the_cluster_that_is_named_and_no_other),
         cmocka_unit_test(stop_ends_daemons_that_do_not_listen),
+        cmocka_unit_test(stop_ends_a_node_that_has_lost_its_head),
+        cmocka_unit_test(a_relative_session_root_means_the_directory_of_the_command),
     };
     test_serve_if_worker(test_types);
     int failed = cmocka_run_group_tests_name("command", tests, set_up, tear_down);
