@@ -128,7 +128,7 @@ train() {
     shift
     begin INT "$build/examples/train_gpt2" --address "$address" --data "$data" \
         --storage "$work/runs" --name "$name" --steps "$steps" --num-workers 2 --layers 4 \
-        --width 256 --batch 8 --checkpoint-every 5 "${more[@]}" "$@" >"$work/$name.txt" 2>&1
+        --width 256 --batch 8 --lr 0.001 --checkpoint-every 5 "${more[@]}" "$@" >"$work/$name.txt" 2>&1
     set -m
     tail -n +1 -s 0.2 -f --pid="$job" "$work/$name.txt" &
     showing=$!

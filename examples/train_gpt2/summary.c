@@ -62,9 +62,11 @@ int display_result(display *d, const trp_result *result, trp_code code, const tr
         print_failures(result);
         return code == TRP_EINVALID && result->path == NULL ? 2 : 1;
     }
-    if (!final_read(result->checkpoint, &final)) {
-        fprintf(stderr, "train_gpt2: the run has no final checkpoint; was it made with more "
-                        "steps? Choose another --name\n");
+    if (!final_read(result->checkpoint, &final) || final.step != (uint64_t)d->options->job.steps) {
+        fprintf(stderr,
+                "train_gpt2: the run in %s has gone beyond --steps %" PRId64
+                " already; choose another --name or more steps\n",
+                result->path, d->options->job.steps);
         return 1;
     }
     if (d->options->json != 0) {

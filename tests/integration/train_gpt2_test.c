@@ -83,6 +83,9 @@ static void help_and_wrong_usage_have_their_exit_codes(void **state) {
     assert_non_null(strstr((const char *)output.data, "--steps is \"x\""));
     assert_int_equal(run((const char *[]){program(), "--data", "/nowhere", NULL}, &output), 2);
     assert_non_null(strstr((const char *)output.data, "/nowhere"));
+    assert_int_equal(
+        run((const char *[]){program(), "--data", data_path, "--heads", "3", NULL}, &output), 2);
+    assert_non_null(strstr((const char *)output.data, "width 128 is not a multiple of heads 3"));
     trp_buf_release(&output);
 }
 
@@ -91,6 +94,29 @@ static void weights_of(const trp_buf *output, char ret_hex[33]) {
     assert_non_null(line);
     memcpy(ret_hex, line + strlen("\nweights "), 32);
     ret_hex[32] = '\0';
+}
+
+static void random_kills_can_be_repeated(void **state) {
+    const char *argv[ARGS_MAX] = {NULL};
+    char first[128] = "", line[128];
+    trp_buf output = {0};
+    for (int i = 0; i < 2; i++) {
+        small_run(argv, i == 0 ? "chaos-1" : "chaos-2", "30");
+        size_t count = arguments(argv);
+        argv[count++] = "--chaos";
+        argv[count++] = "2";
+        argv[count++] = "--chaos-seed";
+        argv[count++] = "7";
+        argv[count] = NULL;
+        assert_int_equal(run(argv, &output), 0);
+        const char *plan = strstr((const char *)output.data, "will kill a worker after steps ");
+        assert_non_null(plan);
+        snprintf(line, sizeof line, "%.*s", (int)strcspn(plan, "\n"), plan);
+        assert_non_null(strstr(line, "(again: --chaos-seed 7)"));
+        assert_true(i == 0 || strcmp(first, line) == 0);
+        snprintf(first, sizeof first, "%s", line);
+    }
+    trp_buf_release(&output);
 }
 
 /* At most two kills, so that the run goes on between them. */
@@ -122,6 +148,9 @@ static void a_run_that_is_finished_trains_nothing_more(void **state) {
     assert_int_equal(run(argv, &output), 0);
     assert_null(strstr((const char *)output.data, "step    30/30"));
     assert_non_null(strstr((const char *)output.data, "steps 30, final loss "));
+    small_run(argv, "undisturbed", "20");
+    assert_int_equal(run(argv, &output), 1);
+    assert_non_null(strstr((const char *)output.data, "gone beyond --steps 20 already"));
     trp_buf_release(&output);
 }
 
@@ -179,6 +208,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(help_and_wrong_usage_have_their_exit_codes),
         cmocka_unit_test(a_killed_run_ends_with_the_same_weights),
+        cmocka_unit_test(random_kills_can_be_repeated),
         cmocka_unit_test(a_run_that_is_finished_trains_nothing_more),
         cmocka_unit_test(T05_an_interrupt_ends_it_with_130_and_an_intact_checkpoint),
     };
