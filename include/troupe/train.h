@@ -20,8 +20,10 @@ extern "C" {
 
 typedef struct trp_session trp_session; /* opaque: a rank's view of one attempt */
 
-/* Returns TRP_OK when training is over, or an error. TRP_ECANCELED and TRP_ECOMM_ABORTED from the
- * calls that it makes mean "return now, another attempt is due": pass them on. */
+/* Returns TRP_OK when training is over, or an error; the rank has done its part when the others
+ * have reported as often, for which they have report_timeout_ms. TRP_ECANCELED and
+ * TRP_ECOMM_ABORTED from the calls that it makes mean "return now, another attempt is due": pass
+ * them on. */
 typedef trp_code (*trp_train_fn)(trp_session *session, trp_bytes config, trp_error *err);
 
 typedef struct trp_train_function {
@@ -100,7 +102,10 @@ typedef struct trp_scaling_config {
 } trp_scaling_config;
 
 typedef struct trp_failure_config {
-    int max_failures; /* 0 = none, -1 = unlimited; N = N retries, the next failure ends the run */
+    /* 0 = none, -1 = unlimited; N = N retries, the next failure ends the run. An error of the train
+     * function with the same text after the same step as its last one ends it in any case, unless
+     * its code is one that trying again may mend. */
+    int max_failures;
 } trp_failure_config;
 
 typedef enum trp_score_order { TRP_SCORE_MAX, TRP_SCORE_MIN } trp_score_order;
@@ -121,7 +126,8 @@ typedef struct trp_run_config {
     trp_resume resume;          /* auto: go on if {storage_path}/{name} exists; must: else refuse;
                                    never: refuse if it exists */
     uint64_t report_timeout_ms; /* 60 000: how long a report that waits lets ranks be behind */
-    uint64_t start_timeout_ms;  /* 60 000: placement and start of all workers */
+    uint64_t start_timeout_ms;  /* 60 000: placement, start and rendezvous of all workers; what no
+                                    node can hold is given up after 3 s */
 } trp_run_config;
 
 /* A worker of an attempt. */
@@ -204,7 +210,8 @@ typedef struct trp_result {
 } trp_result;
 
 /* Runs training to its end. Blocks. Returns the code of result->error (TRP_ECANCELED when it was
- * stopped). A configuration that is refused starts nothing and leaves *ret_result zeroed:
+ * stopped, or when another driver has taken the run over: it belongs to who began last). A
+ * configuration that is refused starts nothing and leaves *ret_result zeroed:
  * TRP_EINVALID; TRP_EEXISTS or TRP_ENOTFOUND by run.resume; TRP_EIO for a storage that cannot be
  * written. In every other case the result is filled. Give it back with trp_result_release() in any
  * case. */
