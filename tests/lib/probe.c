@@ -21,8 +21,8 @@
 
 typedef struct probe {
     atomic_int signals;
-    int last;        /* number that came with a signal */
-    bool disorderly; /* one came behind a higher one */
+    atomic_int last;        /* number that came with a signal */
+    atomic_bool disorderly; /* one came behind a higher one */
     trp_promise *promise;
     long count;
 } probe;
@@ -65,21 +65,26 @@ static void probe_signal(trp_context *ctx, void *state, trp_bytes data) {
     probe *self = state;
     char number[16];
     text_of(data, number, sizeof number);
-    self->disorderly |= data.size > 0 && atoi(number) <= self->last;
-    self->last = data.size > 0 ? atoi(number) : self->last;
+    if (data.size > 0) {
+        int last = atomic_exchange(&self->last, atoi(number));
+        if (atoi(number) <= last) {
+            atomic_store(&self->disorderly, true);
+        }
+    }
     atomic_fetch_add(&self->signals, 1);
 }
 
 /* Waits for the signal of that number, and tells whether they came in order. */
 static trp_code probe_order(trp_context *ctx, void *state, trp_bytes args, trp_buf *reply,
                             trp_error *err) {
-    const probe *self = state;
+    probe *self = state;
     char number[16];
     text_of(args, number, sizeof number);
-    for (int i = 0; i < 5000 && *(volatile const int *)&self->last != atoi(number); i++) {
+    for (int i = 0; i < 5000 && atomic_load(&self->last) != atoi(number); i++) {
         sleep_ms(2);
     }
-    return trp_buf_printf(reply, "%d %s", self->last, self->disorderly ? "disorderly" : "in order");
+    return trp_buf_printf(reply, "%d %s", atomic_load(&self->last),
+                          atomic_load(&self->disorderly) ? "disorderly" : "in order");
 }
 
 /* More than can travel; its pages are never touched. */
