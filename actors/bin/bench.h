@@ -5,8 +5,9 @@
 #include <troupe/runtime.h>
 
 #include "actors/bin/command.h"
+#include "core/base/json.h"
 
-#define BENCH_ROUNDS 5
+#define BENCH_ROUNDS 9
 #define BENCH_SAMPLES_MAX 4096
 #define BENCH_FIGURES_MAX 16
 
@@ -18,6 +19,12 @@ typedef struct bench_figure {
     const char *target;
     bool has_target, is_met;
 } bench_figure;
+
+typedef struct bench_machine {
+    char model[128]; /* of the CPU */
+    int cpus;
+    double load; /* average of the last minute, before the first measurement; -1 = not known */
+} bench_machine;
 
 typedef struct bench {
     trp_runtime *rt;
@@ -53,6 +60,12 @@ TRP_CHECKED trp_code bench_starts(bench *b, bool is_cold, trp_error *err);
 TRP_CHECKED trp_code bench_restarts(bench *b, trp_error *err);
 /* bench_memory.c */
 TRP_CHECKED trp_code bench_memory(bench *b, trp_error *err);
+/* bench_step.c */
+TRP_CHECKED trp_code bench_step(bench *b, trp_error *err);
+/* bench_machine.c */
+void bench_machine_find(bench_machine *machine);
+void bench_machine_print(const bench_machine *machine);
+json_t *bench_machine_json(const bench_machine *machine);
 /* bench_peer.c: raw peers: processes that only echo over ZeroMQ */
 TRP_CHECKED trp_code bench_peer_start(bench *b, char *ret_endpoint, size_t size, pid_t *ret_pid,
                                       trp_error *err);

@@ -4,8 +4,8 @@
 #include "actors/bin/bench.h"
 #include "core/net/floor.h"
 
-#define SYNC_CALLS 2000
-#define PIPELINE_CALLS 100000
+#define SYNC_CALLS 1000
+#define PIPELINE_CALLS 60000
 #define WINDOW 1000
 #define SMALL_BYTES 16
 #define LARGE_BYTES 1024

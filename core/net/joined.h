@@ -25,8 +25,8 @@ TRP_CHECKED bool trpi_joined_split(trp_bytes *header, trp_bytes *body);
 
 /* ---- Batches ---- */
 
-#define TRPI_BATCH_MAX 64         /* packets */
-#define TRPI_BATCH_MAX_BYTES 8000 /* with what is around it, less than ZeroMQ sends in one go */
+#define TRPI_BATCH_MAX 128         /* packets */
+#define TRPI_BATCH_MAX_BYTES 32000 /* with their sizes */
 
 typedef struct trpi_batch { /* zero-initialize */
     trp_buf bytes;

@@ -11,7 +11,7 @@
 #include "core/base/log.h"
 #include "core/net/clock.h"
 
-#define SOCKETS_MAX 8192 /* ZeroMQ's 1,023 are few for a client of many actors */
+#define SOCKETS_MAX 1024 /* of one context: a few are used. ZeroMQ holds 12 bytes for each */
 #define BACKLOG 1024     /* a gang of workers connects at once */
 #define MESSAGE_MAX_BYTES (512ll * 1024 * 1024) /* what a stranger can make us allocate */
 #define RECONNECT_MS 20
