@@ -110,8 +110,9 @@ static size_t thread_floats(const trpi_head_shape *s) {
     return (size_t)(2 * s->padded * s->width + 2 * TILE * s->width + TILE * TILE);
 }
 
-static void attend(const trp_attention_args *args, const trpi_head_shape *s, int64_t batch,
-                   int64_t head, float *scratch) {
+static void attend(const void *arg, const trpi_head_shape *s, int64_t batch, int64_t head,
+                   float *scratch) {
+    const trp_attention_args *args = arg;
     int64_t size = s->padded * s->width, step = s->heads * s->head_size;
     float *k = scratch, *v = scratch + size;
     struct queries t = {.transposed = v + size};
@@ -141,24 +142,8 @@ static void attend(const trp_attention_args *args, const trpi_head_shape *s, int
 }
 
 trp_code trpi_cpu_attention(trp_device *device, const trp_attention_args *args, trp_error *err) {
-    trpi_cpu *cpu = trpi_cpu_of(device);
     trpi_head_shape s =
         trpi_head_shape_of(args->time, args->heads, args->head_size, args->causal, args->dtype);
-    int64_t parts = args->batch * s.heads;
-    int threads = trpi_cpu_threads(cpu, parts * s.time * s.time * s.width / 8);
-    size_t each = thread_floats(&s);
-    float *scratch = NULL;
-    trp_code code = trpi_cpu_check_lengths(args->lengths, args->batch, s.time, err);
-    if (!code) {
-        code = trpi_cpu_scratch(cpu, (size_t)threads * each * sizeof(float), &scratch, err);
-    }
-    if (code) {
-        return code;
-    }
-#pragma omp parallel for num_threads(threads) schedule(dynamic)
-    for (int64_t part = 0; part < parts; part++) {
-        attend(args, &s, part / s.heads, part % s.heads,
-               scratch + (size_t)omp_get_thread_num() * each);
-    }
-    return TRP_OK;
+    return trpi_head_each(trpi_cpu_of(device), &s, args->batch, args->lengths, thread_floats(&s),
+                          attend, args, err);
 }

@@ -44,6 +44,16 @@ void trpi_head_transpose(const trpi_head_shape *s, const float *rows, float fact
 void trpi_head_scores(const trpi_head_shape *s, int64_t keys, const float *rows,
                       const float *transposed, float *scores);
 
+/* One head of one sequence, with `scratch` of a thread's own. */
+typedef void (*trpi_head_fn)(const void *args, const trpi_head_shape *s, int64_t batch,
+                             int64_t head, float *scratch);
+
+/* Runs fn on every head of every sequence. `lengths` (batch) are checked first; each thread has
+ * `floats` of scratch. */
+trp_code trpi_head_each(trpi_cpu *cpu, const trpi_head_shape *s, int64_t batch,
+                        const int32_t *lengths, size_t floats, trpi_head_fn fn, const void *args,
+                        trp_error *err);
+
 /* Keys that query `i` may see: 1 up to `length`. */
 static inline int64_t trpi_head_visible(const trpi_head_shape *s, int64_t i, int64_t length) {
     return s->causal && i + 1 < length ? i + 1 : length;

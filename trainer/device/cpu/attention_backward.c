@@ -125,49 +125,34 @@ static void visit_keys(const struct head *h, int64_t first_key, int64_t keys) {
     multiply(s, t->count, keys, t->ds, 1, TILE, h->k + at, t->dq, first_key > 0);
 }
 
-static void differentiate(const trp_attention_backward_args *args, struct head *h, int64_t batch,
-                          int64_t head) {
-    const trpi_head_shape *s = h->s;
+static void differentiate(const void *arg, const trpi_head_shape *s, int64_t batch, int64_t head,
+                          float *scratch) {
+    const trp_attention_backward_args *args = arg;
+    struct head h = {.s = s};
+    carve(&h, scratch);
     int64_t q = trpi_head_qkv_at(s, batch, head, 0), k = trpi_head_qkv_at(s, batch, head, 1),
             v = trpi_head_qkv_at(s, batch, head, 2), step = 3 * s->heads * s->head_size;
-    trpi_head_load(s, args->qkv, k, step, 0, s->padded, h->k);
-    trpi_head_load(s, args->qkv, v, step, 0, s->padded, h->v);
-    memset(h->dk, 0, (size_t)(2 * s->padded * s->width) * sizeof(float)); /* and dv */
-    h->lse = args->lse + (batch * s->heads + head) * s->time;
-    h->length = args->lengths ? args->lengths[batch] : s->time;
-    for (h->t.first = 0; h->t.first < s->time; h->t.first += TILE) {
-        load_queries(args, h, batch, head);
-        int64_t end = trpi_head_visible(s, h->t.first + h->t.count - 1, h->length);
+    trpi_head_load(s, args->qkv, k, step, 0, s->padded, h.k);
+    trpi_head_load(s, args->qkv, v, step, 0, s->padded, h.v);
+    memset(h.dk, 0, (size_t)(2 * s->padded * s->width) * sizeof(float)); /* and dv */
+    h.lse = args->lse + (batch * s->heads + head) * s->time;
+    h.length = args->lengths ? args->lengths[batch] : s->time;
+    for (h.t.first = 0; h.t.first < s->time; h.t.first += TILE) {
+        load_queries(args, &h, batch, head);
+        int64_t end = trpi_head_visible(s, h.t.first + h.t.count - 1, h.length);
         for (int64_t key = 0; key < end; key += TILE) {
-            visit_keys(h, key, TRPI_MIN(TILE, end - key));
+            visit_keys(&h, key, TRPI_MIN(TILE, end - key));
         }
-        trpi_head_store(s, args->dqkv, q, step, h->t.first, TILE, h->t.dq);
+        trpi_head_store(s, args->dqkv, q, step, h.t.first, TILE, h.t.dq);
     }
-    trpi_head_store(s, args->dqkv, k, step, 0, s->time, h->dk);
-    trpi_head_store(s, args->dqkv, v, step, 0, s->time, h->dv);
+    trpi_head_store(s, args->dqkv, k, step, 0, s->time, h.dk);
+    trpi_head_store(s, args->dqkv, v, step, 0, s->time, h.dv);
 }
 
 trp_code trpi_cpu_attention_backward(trp_device *device, const trp_attention_backward_args *args,
                                      trp_error *err) {
-    trpi_cpu *cpu = trpi_cpu_of(device);
     trpi_head_shape s =
         trpi_head_shape_of(args->time, args->heads, args->head_size, args->causal, args->dtype);
-    int64_t parts = args->batch * s.heads;
-    int threads = trpi_cpu_threads(cpu, parts * s.time * s.time * s.width / 4);
-    size_t each = thread_floats(&s);
-    float *scratch = NULL;
-    trp_code code = trpi_cpu_check_lengths(args->lengths, args->batch, s.time, err);
-    if (!code) {
-        code = trpi_cpu_scratch(cpu, (size_t)threads * each * sizeof(float), &scratch, err);
-    }
-    if (code) {
-        return code;
-    }
-#pragma omp parallel for num_threads(threads) schedule(dynamic)
-    for (int64_t part = 0; part < parts; part++) {
-        struct head h = {.s = &s};
-        carve(&h, scratch + (size_t)omp_get_thread_num() * each);
-        differentiate(args, &h, part / s.heads, part % s.heads);
-    }
-    return TRP_OK;
+    return trpi_head_each(trpi_cpu_of(device), &s, args->batch, args->lengths, thread_floats(&s),
+                          differentiate, args, err);
 }

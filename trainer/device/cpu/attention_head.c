@@ -90,3 +90,24 @@ void trpi_head_scores(const trpi_head_shape *s, int64_t keys, const float *rows,
                                     .c = scores,
                                     .c_row = TILE});
 }
+
+trp_code trpi_head_each(trpi_cpu *cpu, const trpi_head_shape *s, int64_t batch,
+                        const int32_t *lengths, size_t floats, trpi_head_fn fn, const void *args,
+                        trp_error *err) {
+    int64_t parts = batch * s->heads;
+    int threads = trpi_cpu_threads(cpu, parts * s->time * s->time * s->width / 8);
+    float *scratch = NULL;
+    trp_code code = trpi_cpu_check_lengths(lengths, batch, s->time, err);
+    if (!code) {
+        code = trpi_cpu_scratch(cpu, (size_t)threads * floats * sizeof(float), &scratch, err);
+    }
+    if (code) {
+        return code;
+    }
+#pragma omp parallel for num_threads(threads) schedule(dynamic)
+    for (int64_t part = 0; part < parts; part++) {
+        fn(args, s, part / s->heads, part % s->heads,
+           scratch + (size_t)omp_get_thread_num() * floats);
+    }
+    return TRP_OK;
+}

@@ -163,29 +163,19 @@ trp_code trpi_cpu_check_lengths(const int32_t *lengths, int64_t batch, int64_t t
     return TRP_OK;
 }
 
+#define MEMORY                                                                                     \
+    .close = cpu_close, .native = cpu_native, .alloc = cpu_alloc, .free = cpu_free,                \
+    .bytes = cpu_bytes, .upload = cpu_copy, .download = cpu_copy, .sync = cpu_sync
+
 static const trpi_device_table fast_table = {
-    .close = cpu_close,
-    .native = cpu_native,
-    .alloc = cpu_alloc,
-    .free = cpu_free,
-    .bytes = cpu_bytes,
-    .upload = cpu_copy,
-    .download = cpu_copy,
-    .sync = cpu_sync,
+    MEMORY,
 #define OP(name, text) .name = trpi_cpu_##name,
 #include <troupe/ops.def>
 #undef OP
 };
 
 static const trpi_device_table reference_table = {
-    .close = cpu_close,
-    .native = cpu_native,
-    .alloc = cpu_alloc,
-    .free = cpu_free,
-    .bytes = cpu_bytes,
-    .upload = cpu_copy,
-    .download = cpu_copy,
-    .sync = cpu_sync,
+    MEMORY,
 #define OP(name, text) .name = trpi_reference_##name,
 #include <troupe/ops.def>
 #undef OP
