@@ -604,6 +604,20 @@ static void expect_spread(const char *what, trp_code code, const float *y, int64
     }
 }
 
+static void gelus_slope_is_one_or_zero_far_out(void **state) {
+    trp_device *device = open_device(1, false);
+    for (int exact = 0; exact < 2; exact++) {
+        for (float far = 16.0f; far < 1e38f; far *= 1e3f) {
+            float x[2] = {far, -far}, dy[2] = {1.0f, 1.0f}, dx[2];
+            trp_gelu_backward_args args = {
+                .count = 2, .x = x, .dy = dy, .dx = dx, .dtype = TRP_F32, .exact = exact};
+            assert_int_equal(trp_op_gelu_backward(device, &args, NULL), TRP_OK);
+            assert_true(dx[0] == 1.0f && fabsf(dx[1]) < 1e-30f);
+        }
+    }
+    trp_device_close(device);
+}
+
 static void nan_and_inf_are_never_hidden(void **state) {
     static const float bad[] = {NAN, INFINITY, -INFINITY};
     trp_device *device = open_device(2, false);
@@ -662,6 +676,7 @@ int main(void) {
         cmocka_unit_test(cross_entropy_of_a_whole_vocabulary_agrees),
         cmocka_unit_test(cross_entropy_survives_large_logits),
         cmocka_unit_test(sums_of_squares_are_exact_for_integers),
+        cmocka_unit_test(gelus_slope_is_one_or_zero_far_out),
         cmocka_unit_test(nan_and_inf_are_never_hidden),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

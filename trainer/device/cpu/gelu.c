@@ -22,8 +22,12 @@ static inline float tanh_form(float x) {
     return x / (1.0f + tanh_form_exp(x));
 }
 
+/* From 10 on the slope is 1, and 0 below -10; further out its cubes would overflow. NaN is neither
+ * greater nor less. */
 static inline float tanh_form_slope(float x) {
-    float e = tanh_form_exp(x);
+    x = x > 10.0f ? 10.0f : x;
+    x = x < -10.0f ? -10.0f : x;
+    float e = trpi_expf(-SQRT_8_OVER_PI * x * (1.0f + CUBIC * x * x)); /* at most e^87.3 */
     float logistic = 1.0f / (1.0f + e);
     float slope_2u = SQRT_8_OVER_PI * (1.0f + 3.0f * CUBIC * x * x);
     return logistic + x * logistic * (e * logistic) * slope_2u;
