@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "core/base/base.h"
 #include "core/sys/file.h"
 #include "tests/lib/scripted.h"
 #include "trainer/engine/shard.h"
@@ -54,10 +55,10 @@ static trp_code load_lie(test_rank *self, trp_error *err) {
 static char *replaced(const char *text, const char *old, const char *new) {
     const char *at = strstr(text, old);
     assert_non_null(at);
-    char *out = calloc(1, strlen(text) + strlen(new) + 1);
+    size_t size = strlen(text) + strlen(new) + 1;
+    char *out = calloc(1, size);
     assert_non_null(out);
-    memcpy(out, text, (size_t)(at - text));
-    strcat(strcat(out, new), at + strlen(old));
+    trpi_format(out, size, "%.*s%s%s", (int)(at - text), text, new, at + strlen(old));
     return out;
 }
 
