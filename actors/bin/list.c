@@ -100,14 +100,15 @@ static const listing listings[] = {
      8},
     {"runs",
      no_preparation,
-     {{"RUN", "key", NULL},
+     {{"RUN", "name", NULL},
       {"STATE", "state", NULL},
+      {"STEP", "step", NULL},
       {"ATTEMPT", "attempt", NULL},
       {"WORKERS", "workers", NULL},
       {"RESTARTS", "restarts", NULL},
       {"CHECKPOINT", "checkpoint", NULL},
       {"DIRECTORY", "dir", NULL}},
-     7},
+     8},
 };
 
 static const listing *find_listing(const char *word) {

@@ -161,7 +161,10 @@ static void list_shows_rows(void **state) {
     says("command_test");
     assert_int_equal(troupe("list groups"), 0);
     says("GROUP");
+    trp_bytes run = trp_bytes_of("{\"name\":\"a-run\",\"state\":\"RUNNING\",\"step\":7}");
+    TEST_OK(trp_kv_put(rt, "run/a-run", run, err));
     assert_int_equal(troupe("list runs"), 0);
+    says("\na-run  RUNNING  7 ");
     TEST_OK(trp_kill(rt, actor, false, err));
 }
 
