@@ -164,7 +164,7 @@ static void list_shows_rows(void **state) {
     trp_bytes run = trp_bytes_of("{\"name\":\"a-run\",\"state\":\"RUNNING\",\"step\":7}");
     TEST_OK(trp_kv_put(rt, "run/a-run", run, err));
     assert_int_equal(troupe("list runs"), 0);
-    says("\na-run  RUNNING  7 ");
+    says("\na-run  RUNNING  7");
     TEST_OK(trp_kill(rt, actor, false, err));
 }
 
