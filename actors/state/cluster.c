@@ -35,6 +35,8 @@ trpi_cluster_config trpi_cluster_config_default(void) {
         .subscriptions_max = 4000000,
         .kv_entries_max = 100000,
         .kv_bytes_max = (uint64_t)64 << 20,
+        .start_bytes_max = (uint64_t)1 << 30,
+        .bundles_max = 1000000,
     };
 }
 
@@ -244,7 +246,7 @@ static void from_node(trpi_cluster *c, trpi_node_rec *node, const trpi_msg *msg)
         trpi_log_lines(c, &msg->log_lines);
         break;
     case TRPI_MSG_LOGS_DATA:
-        trpi_logs_data(c, &msg->logs_data);
+        trpi_logs_data(c, node, &msg->logs_data);
         break;
     default:
         c->stale++;

@@ -35,6 +35,8 @@ typedef struct trpi_cluster_config { /* all must be set; trpi_cluster_config_def
      * forgotten. */
     uint64_t actors_max, dead_actors_kept, dead_tails_kept, nodes_max, dead_nodes_kept, clients_max,
         jobs_kept, groups_max, subscriptions_max, kv_entries_max, kv_bytes_max;
+    uint64_t start_bytes_max; /* arguments and environments of all actors, kept for restarts */
+    uint64_t bundles_max;     /* of all groups together */
 } trpi_cluster_config;
 
 trpi_cluster_config trpi_cluster_config_default(void);

@@ -173,9 +173,28 @@ static trp_code check_spawn(const trpi_cluster *c, const trpi_client_rec *client
                          "pass large things by path",
                          msg->args.size, msg->env_count, TRPI_ARGS_MAX, TRPI_ENV_MAX);
     }
+    return TRP_OK;
+}
+
+static uint64_t start_bytes(const trpi_msg_spawn *msg) {
+    uint64_t bytes = msg->args.size;
+    for (size_t i = 0; i < msg->env_count; i++) {
+        bytes += strlen(msg->env[i].value) + 1;
+    }
+    return bytes;
+}
+
+/* Of what the head must keep for an actor that is new. */
+static trp_code check_room(const trpi_cluster *c, const trpi_msg_spawn *msg, trp_error *err) {
     if (c->living_actors >= c->config.actors_max) {
         return trpi_fail(err, TRP_EBUSY, "the cluster has %" PRIu64 " actors, its limit",
                          c->living_actors);
+    }
+    if (start_bytes(msg) > c->config.start_bytes_max - c->start_bytes) {
+        return trpi_fail(err, TRP_EBUSY,
+                         "the head keeps %" PRIu64 " bytes of arguments and environments of its "
+                         "actors, of at most %" PRIu64 "; pass large things by path",
+                         c->start_bytes, c->config.start_bytes_max);
     }
     return TRP_OK;
 }
@@ -230,6 +249,8 @@ static trpi_actor_rec *new_actor(trpi_cluster *c, trpi_client_rec *client,
     actor->endpoint = trpi_strdup("");
     actor->remote_endpoint = trpi_strdup("");
     actor->args = copy_bytes(msg->args);
+    actor->start_bytes = start_bytes(msg);
+    c->start_bytes += actor->start_bytes;
     actor->since_ns = c->now_ns;
     copy_env(actor, msg);
     trpi_life_init(&actor->life, &rules);
@@ -269,6 +290,9 @@ void trpi_actor_spawn(trpi_cluster *c, trpi_client_rec *client, const trpi_msg_s
     trp_code code = check_spawn(c, client, msg, &error);
     if (code == TRP_OK && name_settles(c, client, job, msg)) {
         return;
+    }
+    if (code == TRP_OK) {
+        code = check_room(c, msg, &error);
     }
     if (code == TRP_OK) {
         code = trpi_request_parse(&c->resource_names, msg->resources, msg->resources_count,

@@ -137,7 +137,7 @@ static bool long_dead(const trpi_cluster *c, const trpi_actor_rec *actor) {
 
 static const char *check_actors(const trpi_cluster *c, uint64_t *ret_named, uint64_t *ret_subs) {
     const trpi_actor_rec *actor;
-    uint64_t id = 0, living = 0;
+    uint64_t id = 0, living = 0, start_bytes = 0;
     while ((actor = trpi_table_next(&c->actors, &id)) != NULL) {
         if (long_dead(c, actor)) {
             continue;
@@ -151,6 +151,10 @@ static const char *check_actors(const trpi_cluster *c, uint64_t *ret_named, uint
         living += actor->place != TRPI_NOWHERE;
         *ret_named += actor->named;
         *ret_subs += actor->subscribers.count;
+        start_bytes += actor->start_bytes;
+    }
+    if (start_bytes != c->start_bytes) {
+        return "what actors keep for their starts does not add up";
     }
     return living == c->living_actors && living + c->dead.count == c->actors.count
                ? NULL
@@ -243,8 +247,9 @@ static const char *check_strict(const trpi_group_rec *group) {
 
 static const char *check_groups(const trpi_cluster *c) {
     const trpi_group_rec *group;
-    uint64_t id = 0;
+    uint64_t id = 0, bundles = 0;
     while ((group = trpi_table_next(&c->groups, &id)) != NULL) {
+        bundles += group->bundle_count;
         const char *broken = check_group(c, group);
         broken = broken ? broken : check_strict(group);
         broken = broken ? broken : trpi_queue_check(&group->waiting);
@@ -253,7 +258,7 @@ static const char *check_groups(const trpi_cluster *c) {
             return broken;
         }
     }
-    return NULL;
+    return bundles == c->bundles ? NULL : "bundles do not add up";
 }
 
 /* ---- Clients ---- */

@@ -174,9 +174,12 @@ static trp_code check_create(const trpi_cluster *c, const trpi_client_rec *clien
         return trpi_fail(err, TRP_EINVALID, "%zu bundles: a group has 1 to %d", msg->bundles_count,
                          TRPI_BUNDLES_MAX);
     }
-    if (c->groups.count >= c->config.groups_max) {
-        return trpi_fail(err, TRP_EBUSY, "the cluster has %zu placement groups, its limit",
-                         c->groups.count);
+    if (c->groups.count >= c->config.groups_max ||
+        msg->bundles_count > c->config.bundles_max - c->bundles) {
+        return trpi_fail(err, TRP_EBUSY,
+                         "the cluster has %zu placement groups with %" PRIu64
+                         " bundles; its limits are %" PRIu64 " and %" PRIu64,
+                         c->groups.count, c->bundles, c->config.groups_max, c->config.bundles_max);
     }
     return TRP_OK;
 }
@@ -209,6 +212,7 @@ static void add_group(trpi_cluster *c, trpi_client_rec *client, trpi_group_rec *
     group->strategy = (trp_strategy)msg->strategy;
     group->detached = msg->detached;
     trpi_table_put(&c->groups, group->id, group);
+    c->bundles += group->bundle_count;
     if (!group->detached) {
         group->owner = client->id;
         trpi_table_put(&client->groups, group->id, group);
@@ -292,6 +296,7 @@ static void disappear(trpi_cluster *c, trpi_group_rec *group) {
     trpi_answer_all(c, &group->removers);
     trpi_table_remove(&c->stirred, group->id);
     trpi_table_remove(&c->groups, group->id);
+    c->bundles -= group->bundle_count;
     trpi_group_free(group);
 }
 

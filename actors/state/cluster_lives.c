@@ -439,7 +439,9 @@ static void forget_old(trpi_cluster *c) {
     }
 }
 
-static void drop_start_data(trpi_actor_rec *actor) {
+static void drop_start_data(trpi_cluster *c, trpi_actor_rec *actor) {
+    c->start_bytes -= actor->start_bytes;
+    actor->start_bytes = 0;
     for (size_t i = 0; i < actor->env_count; i++) {
         free((char *)actor->env[i].value);
     }
@@ -474,7 +476,7 @@ static void finish(trpi_cluster *c, trpi_actor_rec *actor) {
         trpi_actor_unsubscribe(c, client, actor);
     }
     trpi_answer_all(c, &actor->killers);
-    drop_start_data(actor);
+    drop_start_data(c, actor);
     actor->dead_number = ++c->last_dead;
     trpi_table_put(&c->dead, actor->dead_number, actor);
     trpi_group_rec *group = trpi_table_get(&c->groups, actor->group);

@@ -31,6 +31,7 @@ void trpi_node_free(trpi_node_rec *node) {
     free_texts(node->devices, node->device_count);
     trpi_request_release(&node->has);
     trpi_table_release(&node->actors);
+    free(node->log_askers.items);
     free(node);
 }
 
@@ -313,6 +314,7 @@ void trpi_node_dead(trpi_cluster *c, trpi_node_rec *node, bool expected, const c
     node->since_ns = c->now_ns;
     c->living_nodes--;
     trpi_clients_unwatch(c, node);
+    trpi_logs_node_dead(c, node);
     bury_actors(c, node, node->reason);
     end_affine(c, node->id);
     forget_old(c);

@@ -59,7 +59,8 @@ typedef struct trpi_node_rec {
     trpi_request has;
     char **devices;
     size_t device_count;
-    trpi_table actors; /* id -> actor: those with a process here */
+    trpi_table actors;      /* id -> actor: those with a process here */
+    trpi_askers log_askers; /* whose LOGS_QUERY it has not answered yet */
 } trpi_node_rec;
 
 typedef enum { TRPI_DRIVER, TRPI_WORKER, TRPI_TOOL } trpi_client_kind;
@@ -111,7 +112,8 @@ typedef struct trpi_actor_rec {
     uint64_t start_timeout_ms;
     trpi_text *env;
     size_t env_count;
-    trp_bytes args; /* owned */
+    trp_bytes args;       /* owned */
+    uint64_t start_bytes; /* of args and env, as counted in cluster->start_bytes */
 
     /* Where it is or was */
     uint64_t node, last_node; /* node: while it has a process */
@@ -185,8 +187,9 @@ struct trpi_cluster {
     trpi_table timers;         /* due time -> actor record */
     uint64_t timer_number, next_tick_ns;
 
-    trpi_index kv; /* key -> trp_buf */
+    trpi_index kv; /* key -> value, of cluster_kv.c */
     uint64_t kv_bytes, subscriptions;
+    uint64_t start_bytes, bundles; /* of all actors, of all groups */
     trpi_recent_death recent[TRPI_RECENT_DEATHS];
     uint64_t recent_count; /* ever */
     uint64_t steps, stale;
@@ -292,12 +295,12 @@ void trpi_kv_put(trpi_cluster *c, trpi_client_rec *client, const trpi_msg_kv_put
 void trpi_kv_get(trpi_cluster *c, trpi_client_rec *client, const trpi_msg_kv_get *msg);
 void trpi_kv_release(trpi_cluster *c);
 void trpi_logs_query(trpi_cluster *c, trpi_client_rec *client, const trpi_msg_logs_query *msg);
-void trpi_logs_data(trpi_cluster *c, const trpi_msg_logs_data *msg);
+void trpi_logs_data(trpi_cluster *c, trpi_node_rec *node, const trpi_msg_logs_data *msg);
+void trpi_logs_node_dead(trpi_cluster *c, trpi_node_rec *node); /* it answers nobody any more */
 void trpi_log_lines(trpi_cluster *c, const trpi_msg_log_lines *msg);
 
 /* ---- cluster_texts.c: what users read ---- */
 
-void trpi_text_actor(const trpi_actor_rec *actor, char *out, size_t size); /* actor a7 (counter) */
 void trpi_text_node(const trpi_cluster *c, uint64_t node, char *out,
                     size_t size); /* node n2 (host) */
 void trpi_text_client(const trpi_cluster *c, const trpi_client_rec *client, char *out, size_t size);

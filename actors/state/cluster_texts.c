@@ -5,19 +5,35 @@
 
 #include "actors/state/cluster_parts.h"
 
-void trpi_text_actor(const trpi_actor_rec *actor, char *out, size_t size) {
-    if (actor->name[0]) {
-        trpi_format(out, size, "actor a%" PRIu64 " (%s \"%s\")", actor->id, actor->type,
-                    actor->name);
-    } else {
-        trpi_format(out, size, "actor a%" PRIu64 " (%s)", actor->id, actor->type);
+#define NAME_SHOWN 64 /* bytes of a user's name within a sentence, so that the rest has room */
+
+/* Copies a text, cut between two characters of UTF-8 where it does not fit, and shows that. */
+static void cut(const char *text, char *out, size_t size) {
+    size_t length = strlen(text), end = size - sizeof("...");
+    if (length < size) {
+        end = length;
     }
+    while (end < length && end > 0 && ((unsigned char)text[end] & 0xc0) == 0x80) {
+        end--;
+    }
+    trpi_format(out, size, "%.*s%s", (int)end, text, end < length ? "..." : "");
+}
+
+/* actor a7 (counter "tom") */
+static void text_actor(const trpi_actor_rec *actor, char *out, size_t size) {
+    char type[NAME_SHOWN], name[NAME_SHOWN];
+    cut(actor->type, type, sizeof(type));
+    cut(actor->name, name, sizeof(name));
+    trpi_format(out, size, "actor a%" PRIu64 " (%s%s%s%s)", actor->id, type, name[0] ? " \"" : "",
+                name, name[0] ? "\"" : "");
 }
 
 void trpi_text_node(const trpi_cluster *c, uint64_t node, char *out, size_t size) {
     const trpi_node_rec *of = trpi_table_get(&c->nodes, node);
     if (of) {
-        trpi_format(out, size, "node n%" PRIu64 " (%s)", node, of->name);
+        char name[NAME_SHOWN];
+        cut(of->name, name, sizeof(name));
+        trpi_format(out, size, "node n%" PRIu64 " (%s)", node, name);
     } else {
         trpi_format(out, size, "node n%" PRIu64, node);
     }
@@ -26,10 +42,12 @@ void trpi_text_node(const trpi_cluster *c, uint64_t node, char *out, size_t size
 void trpi_text_client(const trpi_cluster *c, const trpi_client_rec *client, char *out,
                       size_t size) {
     const trpi_job_rec *job = trpi_table_get(&c->jobs, client->job);
+    char name[NAME_SHOWN];
     switch (client->kind) {
     case TRPI_DRIVER:
-        trpi_format(out, size, "driver %s (job j%" PRIu64 ", pid %" PRId64 ")",
-                    job ? job->name : "?", client->job, client->pid);
+        cut(job ? job->name : "?", name, sizeof(name));
+        trpi_format(out, size, "driver %s (job j%" PRIu64 ", pid %" PRId64 ")", name, client->job,
+                    client->pid);
         break;
     case TRPI_WORKER:
         trpi_format(out, size, "actor a%" PRIu64 " (incarnation %" PRIu64 ", pid %" PRId64 ")",
@@ -69,8 +87,8 @@ static void text_sequel(const trpi_actor_rec *actor, const trpi_death *death,
 
 void trpi_text_death(const trpi_cluster *c, const trpi_actor_rec *actor, const trpi_death *death,
                      const trpi_life_end *end, const char *detail, char *out, size_t size) {
-    char who[600], where[160] = "", sequel[96];
-    trpi_text_actor(actor, who, sizeof(who));
+    char who[192], where[160] = "", sequel[96], why[512];
+    text_actor(actor, who, sizeof(who));
     if (death->node && death->pid) {
         char node[128];
         trpi_text_node(c, death->node, node, sizeof(node));
@@ -81,9 +99,11 @@ void trpi_text_death(const trpi_cluster *c, const trpi_actor_rec *actor, const t
         trpi_format(where, sizeof(where), " on %s", node);
     }
     text_sequel(actor, death, end, sequel, sizeof(sequel));
-    const char *cause = trp_cause_text((trp_cause)death->cause);
-    const char *why = detail[0] ? detail : cause;
-    trpi_format(out, size, "%s%s: %.380s%s", who, where, why, sequel);
+    /* What does not fit is at the end of the detail: who, where and what follows are told whole. */
+    size_t others = strlen(who) + strlen(where) + strlen(": ") + strlen(sequel);
+    cut(detail[0] ? detail : trp_cause_text((trp_cause)death->cause), why,
+        TRPI_MIN(sizeof(why), size - others));
+    trpi_format(out, size, "%s%s: %s%s", who, where, why, sequel);
 }
 
 static void text_group_wait(const trpi_cluster *c, const trpi_actor_rec *actor, char *out,

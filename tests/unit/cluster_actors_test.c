@@ -66,11 +66,36 @@ static void A27_affinity_to_a_dead_node_fails_at_once_and_to_a_busy_one_waits(vo
     machine_refused(DRIVER, &msg, TRP_EINFEASIBLE, "there is no node n77");
 }
 
+static void what_is_kept_for_starts_is_bounded_and_given_back(void **state) {
+    static char args[100];
+    trpi_cluster_config config = trpi_cluster_config_default();
+    config.start_bytes_max = 250;
+    trpi_cluster_free(machine.cluster);
+    machine.cluster = trpi_cluster_new(&config);
+    machine_client(DRIVER, "driver", 0, 0);
+    trpi_msg msg = machine_spawn(1, 0, 0);
+    msg.spawn.args = (trp_bytes){args, sizeof(args)};
+    msg.spawn.name = "first";
+    uint64_t first = machine_spawned(DRIVER, &msg);
+    trpi_text env[] = {{"NAME=value"}};
+    trpi_msg second = msg;
+    second.spawn.name = "";
+    second.spawn.env = env;
+    second.spawn.env_count = 1;
+    (void)machine_spawned(DRIVER, &second);
+    machine_refused(DRIVER, &second, TRP_EBUSY, "the head keeps 211 bytes of arguments");
+    msg.spawn.get_if_exists = true; /* needs nothing new */
+    assert_int_equal(machine_spawned(DRIVER, &msg), first);
+    machine_kill(DRIVER, first, false);
+    (void)machine_spawned(DRIVER, &second);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         MACHINE_TEST(A18_a_name_is_one_actor_for_all_who_ask),
         MACHINE_TEST(A25_requests_without_sense_are_refused_with_the_reason),
         MACHINE_TEST(A27_affinity_to_a_dead_node_fails_at_once_and_to_a_busy_one_waits),
+        MACHINE_TEST(what_is_kept_for_starts_is_bounded_and_given_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

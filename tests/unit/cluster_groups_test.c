@@ -133,6 +133,21 @@ static void a_removed_group_takes_its_actors_with_it(void **state) {
     assert_int_equal(machine_used("cpu"), 0);
 }
 
+static void bundles_are_bounded_and_given_back(void **state) {
+    trpi_cluster_config config = trpi_cluster_config_default();
+    config.bundles_max = 5;
+    trpi_cluster_free(machine.cluster);
+    machine.cluster = trpi_cluster_new(&config);
+    machine_client(DRIVER, "driver", 0, 0);
+    uint64_t id = group(DRIVER, TRP_PACK, 3, 1)->group;
+    const trpi_msg_group_state *refused = group(DRIVER, TRP_PACK, 3, 1);
+    assert_int_equal(refused->code, TRP_EBUSY);
+    assert_non_null(strstr(refused->message, "1 placement groups with 3 bundles"));
+    trpi_msg remove = {.type = TRPI_MSG_GROUP_REMOVE, .group_remove = {++machine.last_request, id}};
+    machine_tell(DRIVER, &remove);
+    assert_int_equal(group(DRIVER, TRP_PACK, 5, 1)->code, TRP_OK);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         MACHINE_TEST(A28_of_two_groups_one_has_all_and_the_other_nothing),
@@ -140,6 +155,7 @@ int main(void) {
         MACHINE_TEST(actors_take_from_their_bundle_and_wait_for_it),
         MACHINE_TEST(A30_the_surviving_bundle_is_untouched_and_the_lost_one_comes_back),
         MACHINE_TEST(a_removed_group_takes_its_actors_with_it),
+        MACHINE_TEST(bundles_are_bounded_and_given_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

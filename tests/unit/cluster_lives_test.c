@@ -109,6 +109,32 @@ static void A08_each_class_of_death_has_its_own_cause(void **state) {
                  "its owner, driver program (job j1, pid 210), is gone");
 }
 
+/* Names may be 255 bytes each, the reason is the program's, and a sentence has 511. */
+static void a_death_tells_cause_and_sequel_however_long_the_names_are(void **state) {
+    char name[256], reason[2000];
+    memset(name, 'x', sizeof(name) - 1);
+    name[sizeof(name) - 1] = '\0';
+    for (size_t i = 0; i < sizeof(reason) - 2; i += 2) {
+        memcpy(reason + i, "\xc3\xa9", 2); /* a character of two bytes */
+    }
+    memcpy(reason, "first words", 11);
+    reason[11] = ' ';
+    reason[sizeof(reason) - 2] = '\0';
+    machine_node(NODE_A, 1, 0);
+    machine_client(DRIVER, "driver", 0, 0);
+    trpi_msg msg = machine_spawn(1, 0, 0);
+    msg.spawn.type = msg.spawn.name = name;
+    uint64_t actor = machine_spawned(DRIVER, &msg);
+    machine_exited(
+        NODE_A, actor,
+        (trpi_death){.incarnation = 1, .pid = 7, .cause = TRP_CAUSE_EXITED, .message = reason});
+    trpi_actor_view dead = machine_view(actor);
+    machine_says(&dead, TRP_CAUSE_EXITED, "actor a1 (xxx");
+    machine_says(&dead, TRP_CAUSE_EXITED, "x...\") on node n1 (uuid-1), pid 7: first words");
+    machine_says(&dead, TRP_CAUSE_EXITED, "\xc3\xa9...; final: this is never restarted");
+    assert_in_range(strlen(dead.death->message), 500, 511);
+}
+
 static void A09_a_node_that_dies_during_a_constructor_costs_one_restart(void **state) {
     machine_node(NODE_A, 2, 0);
     uint64_t second = machine_node(NODE_B, 1, 0);
@@ -243,6 +269,7 @@ int main(void) {
         MACHINE_TEST(subscribers_hear_of_every_death_with_its_whole_cause),
         MACHINE_TEST(what_is_told_of_an_earlier_incarnation_changes_nothing),
         MACHINE_TEST(A08_each_class_of_death_has_its_own_cause),
+        MACHINE_TEST(a_death_tells_cause_and_sequel_however_long_the_names_are),
         MACHINE_TEST(A09_a_node_that_dies_during_a_constructor_costs_one_restart),
         MACHINE_TEST(A12_a_crash_loop_is_slowed_down),
         MACHINE_TEST(a_kill_is_answered_when_the_process_is_gone_and_not_before),

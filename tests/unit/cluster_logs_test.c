@@ -36,15 +36,55 @@ static void output_finds_its_driver_and_its_reader(void **state) {
     uint64_t asker = machine_must_hear(NODE_A, TRPI_MSG_LOGS_QUERY)->logs_query.client;
     trpi_msg data = {
         .type = TRPI_MSG_LOGS_DATA,
-        .logs_data = {.request = machine.last_request, .client = asker, .message = ""}};
+        .logs_data = {.request = query.logs_query.request, .client = asker, .message = ""}};
     machine_tell(NODE_A, &data);
     assert_int_equal(machine_must_hear(DRIVER, TRPI_MSG_LOGS_DATA)->logs_data.request,
-                     machine.last_request);
+                     query.logs_query.request);
+}
+
+static uint64_t actor_on_a_node(void) {
+    machine_node(NODE_A, 2, 0);
+    machine_client(DRIVER, "driver", 0, 0);
+    trpi_msg msg = machine_spawn(1, 0, 0);
+    return machine_spawned(DRIVER, &msg);
+}
+
+static trpi_msg query_of(uint64_t actor) {
+    return (trpi_msg){
+        .type = TRPI_MSG_LOGS_QUERY,
+        .logs_query = {.request = ++machine.last_request, .actor = actor, .stream = ""}};
+}
+
+static void a_query_is_answered_when_its_node_dies_before_it_could(void **state) {
+    trpi_msg query = query_of(actor_on_a_node());
+    machine_tell(DRIVER, &query);
+    (void)machine_must_hear(NODE_A, TRPI_MSG_LOGS_QUERY);
+    machine_event((trpi_cluster_event){
+        .kind = TRPI_EVENT_NODE_GONE, .id = 1, .incarnation = 1, .reason = "its process ended"});
+    const trpi_msg_logs_data *answer = &machine_must_hear(DRIVER, TRPI_MSG_LOGS_DATA)->logs_data;
+    assert_int_equal(answer->request, query.logs_query.request);
+    assert_int_equal(answer->code, TRP_ENODE_DIED);
+    assert_string_equal(answer->message,
+                        "the output is on node n1 (uuid-1), which died: its process ended");
+}
+
+static void a_query_is_answered_once(void **state) {
+    trpi_msg query = query_of(actor_on_a_node());
+    machine_tell(DRIVER, &query);
+    trpi_msg data = {
+        .type = TRPI_MSG_LOGS_DATA,
+        .logs_data = {.request = query.logs_query.request, .client = 1, .message = ""}};
+    machine_tell(NODE_A, &data);
+    (void)machine_must_hear(DRIVER, TRPI_MSG_LOGS_DATA);
+    machine_tell(NODE_A, &data);
+    assert_null(machine_heard(DRIVER, TRPI_MSG_LOGS_DATA));
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         MACHINE_TEST(output_finds_its_driver_and_its_reader),
+        MACHINE_TEST(a_query_is_answered_when_its_node_dies_before_it_could),
+        MACHINE_TEST(a_query_is_answered_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
