@@ -109,7 +109,7 @@ fi
 if [ -z "$data" ]; then
     say "text: the King James Bible"
     data=$work/bible.txt
-    PATH=$PATH:/usr/games run TERM bible -f 'gen1:1-rev22:21' >"$data" 2>/dev/null
+    run TERM bible -f 'gen1:1-rev22:21' >"$data" 2>/dev/null
     [ "$(wc -c <"$data")" -gt 1000000 ] || die "the program 'bible' gave no text; use --data FILE"
 fi
 
