@@ -23,6 +23,7 @@ int trpi_command_kill(int argc, char **argv) {
                               .arguments_max = 1};
     trp_runtime *rt = NULL;
     trp_actor actor = {0};
+    trp_actor_info before = {0};
     trp_error err;
     int exit_code = TRPI_EXIT_OK;
     if (!trpi_options_parse(&usage, argc, argv, words, &exit_code)) {
@@ -33,12 +34,16 @@ int trpi_command_kill(int argc, char **argv) {
         code = trpi_find_actor(rt, words[0], &actor, &err);
     }
     if (code == TRP_OK) {
+        code = trp_actor_get_info(rt, actor, &before, &err);
+    }
+    if (code == TRP_OK && before.phase != TRP_ACTOR_DEAD) {
         code = trp_kill(rt, actor, may_restart, &err);
     }
     trpi_client_close(&rt, true);
     if (code != TRP_OK) {
         return trpi_failed(usage.command, &err);
     }
-    printf("killed a%" PRIu64 "\n", actor.id);
+    printf("%s a%" PRIu64 "\n", before.phase == TRP_ACTOR_DEAD ? "dead already:" : "killed",
+           actor.id);
     return TRPI_EXIT_OK;
 }

@@ -87,6 +87,23 @@ static int width_of(const char *text) {
     return width;
 }
 
+/* Names are a user's: what a terminal would obey must not reach it, and a row is one line. The
+ * control characters are those below a space, DEL, and two bytes each from U+0080 to U+009F. */
+static void make_printable(char *text) {
+    for (unsigned char *at = (unsigned char *)text; *at != '\0'; at++) {
+        if (*at < ' ' || *at == 0x7f) {
+            *at = '?';
+        } else if (*at == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0) {
+            at[0] = at[1] = '?';
+        }
+    }
+}
+
+static void cell_text(json_t *row, const trpi_column *column, char *out, size_t size) {
+    trpi_value_text(json_object_get(row, column->key), column->prefix, out, size);
+    make_printable(out);
+}
+
 static bool measure(json_t *rows, const trpi_column *column, int *ret_width) {
     bool is_there = json_array_size(rows) == 0;
     int width = width_of(column->title);
@@ -94,9 +111,8 @@ static bool measure(json_t *rows, const trpi_column *column, int *ret_width) {
     json_t *row;
     json_array_foreach(rows, i, row) {
         char cell[CELL];
-        json_t *value = json_object_get(row, column->key);
-        is_there |= value != NULL;
-        trpi_value_text(value, column->prefix, cell, sizeof(cell));
+        is_there |= json_object_get(row, column->key) != NULL;
+        cell_text(row, column, cell, sizeof(cell));
         width = TRPI_MAX(width, width_of(cell));
     }
     *ret_width = width;
@@ -127,8 +143,7 @@ void trpi_rows_print(FILE *out, json_t *rows, const trpi_column *columns, size_t
         for (size_t c = 0; c < count; c++) {
             char cell[CELL];
             if (there[c]) {
-                trpi_value_text(json_object_get(row, columns[c].key), columns[c].prefix, cell,
-                                sizeof(cell));
+                cell_text(row, &columns[c], cell, sizeof(cell));
                 print_cell(out, cell, widths[c], c == last);
             }
         }

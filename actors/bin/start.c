@@ -8,6 +8,7 @@
 #include "actors/bin/command.h"
 #include "actors/bin/node_flags.h"
 #include "actors/proc/client.h"
+#include "actors/proc/node_resources.h"
 #include "core/base/config.h"
 #include "core/net/clock.h"
 #include "core/net/sock.h"
@@ -80,7 +81,9 @@ static trp_code check_flags(start_flags *flags, trp_error *err) {
                          flags->is_head ? "not a port number" : "only with --head");
     }
     trp_code code = trpi_node_flags_parse(&flags->node, &parsed, err);
-    if (code == TRP_OK) {
+    if (code == TRP_OK) { /* what the node would refuse, before a head has been started for it */
+        trpi_node_resources resources;
+        code = trpi_node_resources_init(&parsed.options, &resources, err);
         trpi_node_flags_release(&parsed);
     }
     return code;

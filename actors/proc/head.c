@@ -34,6 +34,7 @@
 #define FRAME_ARENA_MAX ((size_t)256 << 20) /* that one decoded frame may take */
 #define FAREWELL_MS 200                     /* after the last goodbye: what was sent gets out */
 #define NS_PER_S UINT64_C(1000000000)
+#define HEARTBEATS_PER_TIMEOUT 2 /* at least: one may be late */
 
 typedef struct head {
     char cluster_id[TRPI_UUID_TEXT];
@@ -292,6 +293,24 @@ static trpi_cluster_config config_of(const head *h) {
     return config;
 }
 
+/* With a timeout that no heartbeat can meet everybody would be dead, again and again. */
+static trp_code check_timeouts(trp_error *err) {
+    static const trpi_setting timeouts[] = {TRPI_CONFIG_NODE_TIMEOUT_MS,
+                                            TRPI_CONFIG_CLIENT_TIMEOUT_MS};
+    uint64_t heartbeat_ms = trpi_config(TRPI_CONFIG_HEARTBEAT_MS);
+    for (size_t i = 0; i < TRPI_COUNTOF(timeouts); i++) {
+        uint64_t timeout_ms = trpi_config(timeouts[i]);
+        if (timeout_ms < HEARTBEATS_PER_TIMEOUT * heartbeat_ms) {
+            return trpi_fail(
+                err, TRP_EINVALID,
+                "TROUPE_%s=%" PRIu64 " is less than %d times TROUPE_HEARTBEAT_MS=%" PRIu64
+                ": raise it, or lower the other",
+                trpi_config_name(timeouts[i]), timeout_ms, HEARTBEATS_PER_TIMEOUT, heartbeat_ms);
+        }
+    }
+    return TRP_OK;
+}
+
 static trp_code open_signals(head *h, trp_error *err) {
     sigset_t set;
     sigemptyset(&set);
@@ -356,6 +375,9 @@ static void remove_pidfile(head *h) {
 
 static trp_code open_head(head *h, const trpi_head_options *options, trp_error *err) {
     trp_code code = trpi_config_load(err);
+    if (code == TRP_OK) {
+        code = check_timeouts(err);
+    }
     if (code == TRP_OK) {
         code = open_signals(h, err);
     }

@@ -28,7 +28,7 @@ typedef struct trpi_head_options {
  *   "jobs"    [{id, name, state: "running"|"finished", namespace, exe, pid, actors, age_s,
  *               ended_s, reason}]
  *   "runs"    the values of all keys that start with "run/" and are JSON objects: [{key, ...}]
- *   "status"  {cluster, version, address, pid, uptime_s, nodes: as above,
+ *   "status"  {cluster, version, address, pid, uptime_s, stopping, nodes: as above,
  *              resources: {name: {total, used, reserved, reserved_used}},
  *              actors: {pending, alive, restarting, dead},
  *              demand: [{count, what: "actors"|"groups", first, resources, infeasible, why}],

@@ -8,12 +8,11 @@
 
 static const char *const whats[] = {"status", "nodes", "actors", "groups", "jobs", "runs"};
 
-/* ---- Pieces. A text of a user's that is not UTF-8 is shown as a note, and a value that memory was
- * lacking for is left out: json_object_set_new() takes both as NULL and does nothing. ---- */
+/* ---- Pieces. A value that memory was lacking for is left out: json_object_set_new() takes NULL
+ * and does nothing. ---- */
 
 static void set_text(json_t *row, const char *key, const char *text) {
-    json_t *value = json_string(text);
-    json_object_set_new(row, key, value ? value : json_string("(not UTF-8)"));
+    json_object_set_new(row, key, trpi_json_of_text(text));
 }
 
 static void set_number(json_t *row, const char *key, int64_t number) {
@@ -311,6 +310,7 @@ static json_t *status(const trpi_cluster *cluster, const trpi_head_facts *facts)
     set_text(row, "address", facts->address);
     set_number(row, "pid", getpid());
     set_seconds(row, "uptime_s", facts->started_ns, facts->now_ns);
+    set_bool(row, "stopping", trpi_cluster_is_stopping(cluster));
     json_object_set_new(row, "nodes", list_nodes(cluster, facts->now_ns));
     json_object_set_new(row, "resources", all_resources(cluster));
     json_object_set_new(row, "actors", actor_counts(cluster));

@@ -184,6 +184,44 @@ trp_code trpi_json_only(json_t *object, const char *where, const char *const *ke
     return TRP_OK;
 }
 
+/* How many bytes the character at this place has; 0 when it is none that UTF-8 allows. */
+static size_t character_size(const unsigned char *at) {
+    size_t size = at[0] < 0x80 ? 1 : at[0] < 0xc2 ? 0 : at[0] < 0xe0 ? 2 : at[0] < 0xf0 ? 3 : 4;
+    if (at[0] > 0xf4) {
+        return 0;
+    }
+    for (size_t i = 1; i < size; i++) {
+        if ((at[i] & 0xc0) != 0x80) { /* the text's end, too */
+            return 0;
+        }
+    }
+    bool too_long = (at[0] == 0xe0 && at[1] < 0xa0) || (at[0] == 0xf0 && at[1] < 0x90);
+    bool surrogate = at[0] == 0xed && at[1] > 0x9f;
+    bool too_large = at[0] == 0xf4 && at[1] > 0x8f;
+    return too_long || surrogate || too_large ? 0 : size;
+}
+
+json_t *trpi_json_of_text(const char *text) {
+    static const char replacement[] = "\xef\xbf\xbd";
+    json_t *whole = json_string(text);
+    trp_buf repaired = {0};
+    trp_code code = TRP_OK;
+    if (whole) {
+        return whole;
+    }
+    while (*text != '\0' && code == TRP_OK) {
+        size_t size = character_size((const unsigned char *)text);
+        code = size ? trp_buf_append(&repaired, text, size)
+                    : trp_buf_append(&repaired, replacement, sizeof(replacement) - 1);
+        text += size ? size : 1;
+    }
+    if (code == TRP_OK) {
+        whole = json_stringn((const char *)repaired.data, repaired.size);
+    }
+    trp_buf_release(&repaired);
+    return whole;
+}
+
 static int append_text(const char *text, size_t size, void *out) {
     return trp_buf_append(out, text, size) == TRP_OK ? 0 : -1;
 }

@@ -30,6 +30,10 @@ TRP_CHECKED trp_code trpi_json_text(json_t *object, const char *where, const cha
 TRP_CHECKED trp_code trpi_json_only(json_t *object, const char *where, const char *const *keys,
                                     size_t count, trp_error *err);
 
+/* A string of a text that may be anything: what is not UTF-8 in it becomes U+FFFD. NULL when memory
+ * is out. */
+json_t *trpi_json_of_text(const char *text);
+
 /* Appends the text of the value, without blanks or line breaks. */
 TRP_CHECKED trp_code trpi_json_write(const json_t *json, trp_buf *out, trp_error *err);
 

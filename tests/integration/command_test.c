@@ -70,6 +70,11 @@ static void wrong_usage_is_one_line_with_the_nearest_word(void **state) {
         {"start --head --memory lots", "--memory"},
         {"start --head --resources disk", "NAME=AMOUNT"},
         {"start --head --resources gpu=1", "--num-gpus"},
+        {"start --head --resources disk=nan", "NAME=AMOUNT"},
+        {"start --head --resources disk=-1", "NAME=AMOUNT"},
+        {"start --head --resources disk=1e18", "multiples of 0.0001"},
+        {"start --head --resources disk=0.00001", "multiples of 0.0001"},
+        {"start --head --resources disk=1,disk=2", "disk is given twice"},
         {"start --head --labels zone", "KEY=VALUE"},
         {"list", "missing"},
         {"list actor", "did you mean actors"},
@@ -168,6 +173,22 @@ static void list_shows_rows(void **state) {
     TEST_OK(trp_kill(rt, actor, false, err));
 }
 
+static void a_name_can_neither_break_a_row_nor_reach_the_terminal(void **state) {
+    trp_actor actor = test_spawn(
+        rt, &(trp_spawn_options){.name = "two\nlines, \x1b[31m red, \xc2\x9b, \xff\xfe"}, NULL);
+    assert_int_equal(troupe("list actors"), 0);
+    says("two?lines, ?[31m red, ??, \xef\xbf\xbd\xef\xbf\xbd ");
+    json_t *rows = json_of("list actors --format json"), *row;
+    size_t i, found = 0;
+    json_array_foreach(rows, i, row) {
+        const char *name = json_string_value(json_object_get(row, "name"));
+        found += strstr(name, "two\nlines") != NULL;
+    }
+    json_decref(rows);
+    assert_int_equal(found, 1);
+    TEST_OK(trp_kill(rt, actor, false, err));
+}
+
 static bool logs_are_there(void *arg) {
     return troupe(arg) == 0 && strstr(text_of(&output), "words to keep") != NULL;
 }
@@ -200,6 +221,8 @@ static void kill_ends_an_actor_by_name_or_id(void **state) {
     snprintf(line, sizeof line, "kill %llu", (unsigned long long)second.id);
     assert_int_equal(troupe(line), 0);
     assert_true(test_wait_death(rt, second).final);
+    assert_int_equal(troupe(line), 0);
+    says("dead already");
     assert_int_equal(troupe("kill victim"), 1);
     says("no living actor");
 }
@@ -325,6 +348,17 @@ static void stop_ends_a_node_that_has_lost_its_head(void **state) {
     unsetenv("TROUPE_HEARTBEAT_MS");
 }
 
+static void a_head_with_a_timeout_that_no_heartbeat_meets_says_so(void **state) {
+    char root[] = "/tmp/trp-test-XXXXXX";
+    assert_non_null(mkdtemp(root));
+    setenv("TROUPE_SESSION_ROOT", root, 1);
+    setenv("TROUPE_HEARTBEAT_MS", "6000", 1);
+    assert_int_equal(troupe("start --head --port 0"), 1);
+    says("TROUPE_NODE_TIMEOUT_MS=5000 is less than 2 times TROUPE_HEARTBEAT_MS=6000");
+    unsetenv("TROUPE_HEARTBEAT_MS");
+    assert_int_equal(rmdir(root), 0);
+}
+
 static void a_relative_session_root_means_the_directory_of_the_command(void **state) {
     char dir[] = "/tmp/trp-test-XXXXXX", before[256], root[64];
     assert_non_null(mkdtemp(dir));
@@ -349,6 +383,7 @@ int main(void) {
         cmocka_unit_test(config_tells_value_and_origin),
         cmocka_unit_test(status_shows_the_cluster),
         cmocka_unit_test(list_shows_rows),
+        cmocka_unit_test(a_name_can_neither_break_a_row_nor_reach_the_terminal),
         cmocka_unit_test(logs_print_what_an_actor_wrote),
         cmocka_unit_test(kill_ends_an_actor_by_name_or_id),
         cmocka_unit_test(no_head_is_a_failure_that_names_the_address),
@@ -358,6 +393,7 @@ int main(void) {
         cmocka_unit_test(stop_takes_the_cluster_that_is_named_and_no_other),
         cmocka_unit_test(stop_ends_daemons_that_do_not_listen),
         cmocka_unit_test(stop_ends_a_node_that_has_lost_its_head),
+        cmocka_unit_test(a_head_with_a_timeout_that_no_heartbeat_meets_says_so),
         cmocka_unit_test(a_relative_session_root_means_the_directory_of_the_command),
     };
     test_serve_if_worker(test_types);

@@ -112,6 +112,27 @@ static void what_is_written_reads_back_the_same(void **state) {
     trp_buf_release(&text);
 }
 
+static void text_that_is_not_utf8_is_repaired(void **state) {
+    static const char *const texts[][2] = {
+        {"", ""},
+        {"plain \xc3\xa9 \xe2\x98\x83 \xf0\x9f\x8e\x82",
+         "plain \xc3\xa9 \xe2\x98\x83 \xf0\x9f\x8e\x82"},
+        {"\xff", "\xef\xbf\xbd"},
+        {"a\xe2\x98", "a\xef\xbf\xbd\xef\xbf\xbd"},                                 /* cut */
+        {"\xc0\x80", "\xef\xbf\xbd\xef\xbf\xbd"},                                   /* too long */
+        {"\xe0\x80\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"},                   /* too long */
+        {"\xed\xa0\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"},                   /* surrogate */
+        {"\xf4\x90\x80\x80z", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbdz"}, /* too large */
+        {"\x80 ok", "\xef\xbf\xbd ok"},
+    };
+    for (size_t i = 0; i < TRPI_COUNTOF(texts); i++) {
+        json_t *value = trpi_json_of_text(texts[i][0]);
+        assert_non_null(value);
+        assert_string_equal(json_string_value(value), texts[i][1]);
+        json_decref(value);
+    }
+}
+
 static void a_file_is_read_or_named_in_the_error(void **state) {
     char path[] = "/tmp/base_json_test_XXXXXX";
     int fd = mkstemp(path);
@@ -140,6 +161,7 @@ int main(void) {
         cmocka_unit_test(a_wrong_type_or_a_missing_key_is_named_with_its_place),
         cmocka_unit_test(an_unknown_key_is_named_with_the_nearest_valid_one),
         cmocka_unit_test(what_is_written_reads_back_the_same),
+        cmocka_unit_test(text_that_is_not_utf8_is_repaired),
         cmocka_unit_test(a_file_is_read_or_named_in_the_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
