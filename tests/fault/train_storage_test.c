@@ -53,7 +53,7 @@ static trp_code fills(trp_session *session, trp_bytes config, trp_error *err) {
 }
 
 static void flip_byte(const char *path) {
-    char byte;
+    char byte = 0;
     int fd = open(path, O_RDWR | O_CLOEXEC);
     if (fd < 0 || pread(fd, &byte, 1, 0) != 1) {
         fail_msg("%s: %s", path, strerror(errno));

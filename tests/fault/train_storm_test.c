@@ -157,19 +157,34 @@ typedef struct killer {
     atomic_int killed;
 } killer;
 
-/* Often so short that the next kill meets the recovery from the last one, sometimes long enough for
- * steps and checkpoints. */
-static long pause_of(unsigned *seed) {
-    int longest_ms = rand_r(seed) % 2 == 0 ? 100 : 900;
-    return rand_r(seed) % longest_ms;
+static atomic_ulong reports; /* that the driver has been told of */
+
+static void wait_ms(long ms) {
+    nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
+}
+
+static bool has_more_reports(void *before) {
+    return atomic_load(&reports) > *(unsigned long *)before;
+}
+
+/* One half of the kills meets the recovery from the one before, or what comes right after it. The
+ * other half waits until the run trains again, however slow this machine is, and then for a moment
+ * that has nothing to do with its steps. */
+static void pause_at_random(unsigned *seed) {
+    unsigned long before = atomic_load(&reports);
+    if (rand_r(seed) % 2 == 0) {
+        wait_ms(rand_r(seed) % 100);
+    } else {
+        (void)test_until(has_more_reports, &before, 3000); /* it may have done all but the end */
+        wait_ms(rand_r(seed) % 300);
+    }
 }
 
 static void *kill_at_random(void *arg) {
     killer *k = arg;
     while (atomic_load(&k->killed) < k->kills) {
         pid_t pids[TARGETS_MAX];
-        long pause_ms = pause_of(&k->seed);
-        nanosleep(&(struct timespec){.tv_nsec = pause_ms * 1000000}, NULL);
+        pause_at_random(&k->seed);
         size_t count = test_actor_pids(rt, trp_worker_type.name, pids, TARGETS_MAX);
         if (count > 0 && kill(pids[(size_t)rand_r(&k->seed) % count], SIGKILL) == 0) {
             atomic_fetch_add(&k->killed, 1);
@@ -212,6 +227,7 @@ static double longest_recovery_ms(const trp_result *result) {
 
 /* Attempts that got as far as a step. */
 static void count_attempts(test_run_seen *seen, const trp_train_event *event) {
+    atomic_fetch_add(&reports, 1);
     if ((uint64_t)seen->acted_ns != event->attempt) {
         seen->acted_ns = event->attempt;
         seen->acted++;

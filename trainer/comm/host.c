@@ -78,8 +78,8 @@ static trp_code host_open(const trp_comm_options *options, trp_comm **ret_comm, 
     if (!host) {
         return trpi_fail(err, TRP_ENOMEM, "a communicator");
     }
-    code = trpi_room_join(path, options->rank, options->world, options->token, options->join_timeout_ms,
-                          &host->room, err);
+    code = trpi_room_join(path, options->rank, options->world, options->token,
+                          options->join_timeout_ms, &host->room, err);
     if (code) {
         free(host);
         return code;
