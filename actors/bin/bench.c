@@ -246,9 +246,8 @@ int trpi_command_bench(int argc, char **argv) {
     if (!trpi_options_parse(&usage, argc, argv, NULL, &exit_code)) {
         return exit_code;
     }
-    if (!trpi_parse_format(format, &format_is_json)) {
-        return trpi_usage_error(usage.command, "--format: \"%s\" is neither table nor json",
-                                format);
+    if (!trpi_parse_format(usage.command, format, &format_is_json)) {
+        return TRPI_EXIT_USAGE;
     }
     struct sigaction action = {.sa_handler = on_interrupt};
     sigaction(SIGINT, &action, NULL);

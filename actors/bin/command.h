@@ -25,6 +25,15 @@ int trpi_command_bench_peer(int argc, char **argv); /* hidden */
 /* The actor types that `troupe bench` spawns: their workers run this program too. */
 extern const trp_actor_type *const trpi_bench_types[];
 
+/* Rows of option tables that several commands have. */
+#define TRPI_OPTION_ADDRESS(address)                                                               \
+    {                                                                                              \
+        "--address", "HOST:PORT", "the head (default: TROUPE_ADDRESS, else the one on this host)", \
+            &(address), NULL                                                                       \
+    }
+#define TRPI_OPTION_FORMAT(format)                                                                 \
+    { "--format", "table|json", "how to print", &(format), NULL }
+
 /* ---- connect.c ---- */
 
 /* Connects as a tool. `address` is a flag's value or NULL. */
@@ -32,6 +41,9 @@ TRP_CHECKED trp_code trpi_connect(const char *address, trp_runtime **ret_runtime
 /* The head's answer to LIST_QUERY; free with json_decref(). */
 TRP_CHECKED trp_code trpi_query(trp_runtime *rt, const char *what, json_t **ret_json,
                                 trp_error *err);
+/* The same with a connection for this one question. */
+TRP_CHECKED trp_code trpi_query_once(const char *address, const char *what, json_t **ret_json,
+                                     trp_error *err);
 /* "7", "a7" or a name. TRP_EINVALID when several living actors have the name. */
 TRP_CHECKED trp_code trpi_find_actor(trp_runtime *rt, const char *word, trp_actor *ret_actor,
                                      trp_error *err);

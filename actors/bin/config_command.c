@@ -26,7 +26,7 @@ int trpi_command_config(int argc, char **argv) {
                                           {"ORIGIN", "origin", NULL},
                                           {"MEANING", "meaning", NULL}};
     const char *format = "table";
-    const trpi_option options[] = {{"--format", "table|json", "how to print", &format, NULL}};
+    const trpi_option options[] = {TRPI_OPTION_FORMAT(format)};
     const trpi_usage usage = {.command = "config",
                               .arguments = "",
                               .summary = "Prints every setting, its value and where it comes from.",
@@ -39,9 +39,8 @@ int trpi_command_config(int argc, char **argv) {
     if (!trpi_options_parse(&usage, argc, argv, NULL, &exit_code)) {
         return exit_code;
     }
-    if (!trpi_parse_format(format, &is_json)) {
-        return trpi_usage_error(usage.command, "--format: \"%s\" is neither table nor json",
-                                format);
+    if (!trpi_parse_format(usage.command, format, &is_json)) {
+        return TRPI_EXIT_USAGE;
     }
     json_t *rows = rows_of_settings();
     if (is_json) {

@@ -41,6 +41,16 @@ trp_code trpi_query(trp_runtime *rt, const char *what, json_t **ret_json, trp_er
     return code;
 }
 
+trp_code trpi_query_once(const char *address, const char *what, json_t **ret_json, trp_error *err) {
+    trp_runtime *rt = NULL;
+    trp_code code = trpi_connect(address, &rt, err);
+    if (code == TRP_OK) {
+        code = trpi_query(rt, what, ret_json, err);
+    }
+    trpi_client_close(&rt, true);
+    return code;
+}
+
 static bool is_id(const char *word, uint64_t *ret_id) {
     return trpi_parse_u64(word + (word[0] == 'a'), UINT64_MAX, ret_id) && *ret_id != 0;
 }

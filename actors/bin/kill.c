@@ -9,8 +9,7 @@ int trpi_command_kill(int argc, char **argv) {
     const char *address = NULL, *words[2];
     bool may_restart = false;
     const trpi_option options[] = {
-        {"--address", "HOST:PORT", "the head (default: TROUPE_ADDRESS, else the one on this host)",
-         &address, NULL},
+        TRPI_OPTION_ADDRESS(address),
         {"--may-restart", NULL, "let the actor's restart limits decide what follows", NULL,
          &may_restart},
     };

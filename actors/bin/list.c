@@ -4,7 +4,6 @@
 
 #include "actors/bin/command.h"
 #include "actors/bin/rows.h"
-#include "actors/proc/client.h"
 
 typedef struct listing {
     const char *what;
@@ -143,9 +142,8 @@ static void print_table(json_t *rows, const listing *listing_of) {
 int trpi_command_list(int argc, char **argv) {
     const char *address = NULL, *format = "table", *words[2];
     const trpi_option options[] = {
-        {"--address", "HOST:PORT", "the head (default: TROUPE_ADDRESS, else the one on this host)",
-         &address, NULL},
-        {"--format", "table|json", "how to print", &format, NULL},
+        TRPI_OPTION_ADDRESS(address),
+        TRPI_OPTION_FORMAT(format),
     };
     const trpi_usage usage = {.command = "list",
                               .arguments = "nodes|actors|groups|jobs|runs",
@@ -154,7 +152,6 @@ int trpi_command_list(int argc, char **argv) {
                               .option_count = TRPI_COUNTOF(options),
                               .arguments_min = 1,
                               .arguments_max = 1};
-    trp_runtime *rt = NULL;
     trp_error err;
     json_t *answer = NULL;
     bool is_json;
@@ -166,16 +163,10 @@ int trpi_command_list(int argc, char **argv) {
     if (found == NULL) {
         return unknown_listing(words[0]);
     }
-    if (!trpi_parse_format(format, &is_json)) {
-        return trpi_usage_error(usage.command, "--format: \"%s\" is neither table nor json",
-                                format);
+    if (!trpi_parse_format(usage.command, format, &is_json)) {
+        return TRPI_EXIT_USAGE;
     }
-    trp_code code = trpi_connect(address, &rt, &err);
-    if (code == TRP_OK) {
-        code = trpi_query(rt, words[0], &answer, &err);
-    }
-    trpi_client_close(&rt, true);
-    if (code != TRP_OK) {
+    if (trpi_query_once(address, words[0], &answer, &err) != TRP_OK) {
         return trpi_failed(usage.command, &err);
     }
     if (is_json) {

@@ -91,8 +91,7 @@ int trpi_command_logs(int argc, char **argv) {
     const char *address = NULL, *stream = "", *tail = NULL, *words[2];
     bool follows = false;
     const trpi_option options[] = {
-        {"--address", "HOST:PORT", "the head (default: TROUPE_ADDRESS, else the one on this host)",
-         &address, NULL},
+        TRPI_OPTION_ADDRESS(address),
         {"--stream", "out|err", "only stdout or only stderr (default: both)", &stream, NULL},
         {"--tail", "SIZE", "begin this far before the end (default: 64KiB)", &tail, NULL},
         {"--follow", NULL, "go on with what comes, until Ctrl-C", NULL, &follows},

@@ -164,7 +164,11 @@ void trpi_json_print(FILE *out, json_t *value) {
     trp_buf_release(&text);
 }
 
-bool trpi_parse_format(const char *text, bool *ret_is_json) {
+bool trpi_parse_format(const char *command, const char *text, bool *ret_is_json) {
     *ret_is_json = strcmp(text, "json") == 0;
-    return *ret_is_json || strcmp(text, "table") == 0;
+    if (*ret_is_json || strcmp(text, "table") == 0) {
+        return true;
+    }
+    (void)trpi_usage_error(command, "--format: \"%s\" is neither table nor json", text);
+    return false;
 }

@@ -25,7 +25,7 @@ void trpi_value_text(json_t *value, const char *prefix, char *out, size_t size);
 /* The JSON text and a newline. */
 void trpi_json_print(FILE *out, json_t *value);
 
-/* "table" or "json". */
-TRP_CHECKED bool trpi_parse_format(const char *text, bool *ret_is_json);
+/* The value of --format. False: it is neither table nor json, which is said on stderr. */
+TRP_CHECKED bool trpi_parse_format(const char *command, const char *text, bool *ret_is_json);
 
 #endif

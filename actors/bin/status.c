@@ -4,7 +4,6 @@
 
 #include "actors/bin/command.h"
 #include "actors/bin/rows.h"
-#include "actors/proc/client.h"
 
 static void print_section(const char *title, json_t *rows, const trpi_column *columns,
                           size_t count) {
@@ -80,9 +79,8 @@ static void print_status(json_t *answer) {
 int trpi_command_status(int argc, char **argv) {
     const char *address = NULL, *format = "table";
     const trpi_option options[] = {
-        {"--address", "HOST:PORT", "the head (default: TROUPE_ADDRESS, else the one on this host)",
-         &address, NULL},
-        {"--format", "table|json", "how to print", &format, NULL},
+        TRPI_OPTION_ADDRESS(address),
+        TRPI_OPTION_FORMAT(format),
     };
     const trpi_usage usage = {
         .command = "status",
@@ -90,7 +88,6 @@ int trpi_command_status(int argc, char **argv) {
         .summary = "Prints what the cluster has, what is in use, what waits and why.",
         .options = options,
         .option_count = TRPI_COUNTOF(options)};
-    trp_runtime *rt = NULL;
     trp_error err;
     json_t *answer = NULL;
     bool is_json;
@@ -98,16 +95,10 @@ int trpi_command_status(int argc, char **argv) {
     if (!trpi_options_parse(&usage, argc, argv, NULL, &exit_code)) {
         return exit_code;
     }
-    if (!trpi_parse_format(format, &is_json)) {
-        return trpi_usage_error(usage.command, "--format: \"%s\" is neither table nor json",
-                                format);
+    if (!trpi_parse_format(usage.command, format, &is_json)) {
+        return TRPI_EXIT_USAGE;
     }
-    trp_code code = trpi_connect(address, &rt, &err);
-    if (code == TRP_OK) {
-        code = trpi_query(rt, "status", &answer, &err);
-    }
-    trpi_client_close(&rt, true);
-    if (code != TRP_OK) {
+    if (trpi_query_once(address, "status", &answer, &err) != TRP_OK) {
         return trpi_failed(usage.command, &err);
     }
     if (is_json) {
