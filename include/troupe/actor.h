@@ -269,7 +269,8 @@ TRP_CHECKED trp_code trp_group_create(trp_runtime *rt, const trp_group_options *
                                       trp_group *ret_group, trp_error *err);
 
 /* Waits until all bundles are reserved. TRP_ETIMEOUT with what is missing; TRP_EINFEASIBLE instead,
- * also when the time has passed, if the nodes there are could never hold it. ret_nodes (bundle_count entries, may be NULL): where each bundle is. */
+ * also when the time has passed, if the nodes there are could never hold it. ret_nodes
+ * (bundle_count entries, may be NULL): where each bundle is. */
 TRP_CHECKED trp_code trp_group_wait(trp_runtime *rt, trp_group group, uint64_t timeout_ms,
                                     uint64_t *ret_nodes, size_t node_count, trp_error *err);
 
