@@ -2,8 +2,8 @@
  *
  * A warm start is 1.0 to 1.1 ms on two cores with nothing else to do, where a message of raw ZeroMQ
  * goes there and back in 25 to 60 us. None of it is one large thing: about thirty threads are woken
- * one after the other. 0.85 ms until the driver knows where the actor is (driver, head, node, worker
- * and back, an I/O thread at each end of each way; the head computes 0.1 ms), 0.25 ms to connect to
+ * one after the other. 0.7 ms until the driver knows where the actor is (driver, head, node, worker
+ * and back, an I/O thread at each end of each way; the head computes 0.1 ms), 0.3 ms to connect to
  * it, which takes ZeroMQ two exchanges, and to be answered. What could still go is the connecting,
  * if the driver were told the worker's endpoint while the constructor runs. */
 #include <signal.h>
