@@ -59,10 +59,18 @@ static void must(int code, const char *what) {
     }
 }
 
+static const char *troupe_bin(void) {
+    const char *bin = getenv("TROUPE_BIN");
+    if (bin == NULL) {
+        fail_msg("TROUPE_BIN is not set: run this through ctest");
+    }
+    return bin;
+}
+
 /* ---- The two hosts ---- */
 
 _Noreturn static void be_the_first_process(void) {
-    const char *bin = getenv("TROUPE_BIN");
+    const char *bin = troupe_bin();
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
         mount("proc", "/proc", "proc", 0, NULL) != 0) {
         _exit(71);
@@ -153,7 +161,7 @@ static void heal_the_link(void) {
 static void look_at_far(char *state, size_t size, long *ret_incarnation) {
     size_t i;
     json_t *row;
-    must(sh("%s list nodes --format json", getenv("TROUPE_BIN")), "list nodes");
+    must(sh("%s list nodes --format json", troupe_bin()), "list nodes");
     json_t *rows = json_loads((const char *)output.data, 0, NULL);
     assert_non_null(rows);
     state[0] = '\0';
@@ -254,8 +262,7 @@ static int set_up(void **state) {
     setenv("TROUPE_SESSION_ROOT", near_root, 1);
     setenv("TROUPE_NODE_TIMEOUT_MS", "1500", 1);
     setenv("TROUPE_HEARTBEAT_MS", "100", 1);
-    must(sh("%s start --head --host " NEAR_IP " --port 0 --num-cpus 1 --num-gpus 0",
-            getenv("TROUPE_BIN")),
+    must(sh("%s start --head --host " NEAR_IP " --port 0 --num-cpus 1 --num-gpus 0", troupe_bin()),
          "start");
     assert_int_equal(sscanf((const char *)output.data, "head %63[^,]", address), 1);
     setenv("TROUPE_ADDRESS", address, 1);
@@ -278,7 +285,7 @@ static int tear_down(void **state) {
         return 0;
     }
     trp_shutdown(&rt);
-    must(sh("%s stop", getenv("TROUPE_BIN")), "stop"); /* the head tells the far node, too */
+    must(sh("%s stop", troupe_bin()), "stop"); /* the head tells the far node, too */
     assert_int_equal(waitpid(far.pid, &status, 0), far.pid);
     assert_true(WIFEXITED(status));
     assert_int_equal(rmdir(near_root), 0);
