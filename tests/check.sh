@@ -48,9 +48,9 @@ suite() {
     fi
     echo "== $name: tests ($labels)"
     log=$build/$name/tests.log
-    ctest --test-dir "$build/$name" -L "$labels" -j "$jobs" -V --no-tests=error >"$log" 2>&1
     # One line per program here; a program that fails shows all that it printed.
-    grep -E '^ *[0-9]+/[0-9]+ Test +#' "$log"
+    ctest --test-dir "$build/$name" -L "$labels" -j "$jobs" -V --no-tests=error 2>&1 | tee "$log" |
+        grep --line-buffered -E '^ *[0-9]+/[0-9]+ Test +#'
     local number program programs cases
     for number in $(sed -nE 's/^ *[0-9]+\/[0-9]+ Test +#([0-9]+): .*(Failed|\*\*\*).*/\1/p' "$log"); do
         grep -E "^$number: Test command:" "$log" >/dev/null || continue
