@@ -77,11 +77,11 @@ static trp_code open_link(trp_runtime *rt, trp_error *err) {
     return TRP_OK;
 }
 
-static void lose_link(trp_runtime *rt) {
+static void lose_link(trp_runtime *rt, const char *what_it_does) {
     trpi_control *control = &rt->control;
     trp_error error;
-    trpi_fail(&error, TRP_EDISCONNECTED, "the head at %s has stopped answering", rt->address);
-    trpi_log(TRPI_WARN, "head_lost", "address=%s", rt->address);
+    trpi_fail(&error, TRP_EDISCONNECTED, "the head at %s %s", rt->address, what_it_does);
+    trpi_log(TRPI_WARN, "head_lost", "address=%s reason=\"%s\"", rt->address, error.message);
     set_link(rt, TRPI_LINK_LOST);
     pthread_mutex_lock(&control->lock);
     trpi_requests_fail_all(rt, &error);
@@ -103,9 +103,37 @@ static void send_queue(trp_runtime *rt) {
 
 /* ---- What the head says ---- */
 
+/* Ids begin anew in another cluster: the handles of this process would name somebody else's actors
+ * there. */
+static void leave_foreign(trp_runtime *rt, const char *cluster) {
+    trpi_control *control = &rt->control;
+    trpi_msg bye = {.type = TRPI_MSG_CLIENT_BYE};
+    send_now(rt, &bye);
+    pthread_mutex_lock(&control->lock);
+    control->is_over = true;
+    trpi_fail(&control->refusal, TRP_EDISCONNECTED,
+              "cluster %.8s, which this process belongs to, is gone: the head at %s serves cluster "
+              "%.8s now; start the program anew",
+              rt->cluster, rt->address, cluster);
+    trpi_requests_fail_all(rt, &control->refusal);
+    pthread_mutex_unlock(&control->lock);
+    trpi_outgoing_free(trpi_requests_take_queue(rt));
+    trpi_log(TRPI_ERROR, "cluster_gone", "error=\"%s\"", control->refusal.message);
+    set_link(rt, TRPI_LINK_LOST);
+    trpi_data_enter(rt);
+    trpi_caller_orphan(rt->data.caller, &rt->data.actions);
+    trpi_data_perform(rt);
+    pthread_cond_broadcast(&rt->data.changed);
+    trpi_data_leave(rt);
+}
+
 static void take_welcome(trp_runtime *rt, const trpi_msg_client_welcome *welcome) {
     trpi_control *control = &rt->control;
     bool is_first = control->link == TRPI_LINK_NEW;
+    if (!is_first && strcmp(welcome->cluster, rt->cluster) != 0) {
+        leave_foreign(rt, welcome->cluster);
+        return;
+    }
     pthread_mutex_lock(&control->lock);
     control->client = welcome->client;
     if (is_first) { /* these live as long as the runtime: they are handed out */
@@ -138,6 +166,15 @@ static void take_actor_state(trp_runtime *rt, const trpi_msg_actor_state *state)
 }
 
 static void take_refusal(trp_runtime *rt, trp_code code, const char *message) {
+    char what[300];
+    if (rt->control.is_welcome) { /* one thing that it would not do, and no requester to tell */
+        trpi_log(TRPI_WARN, "refused", "from=head error=\"%s\"", message);
+        return;
+    }
+    if (rt->control.link == TRPI_LINK_UP) {
+        trpi_format(what, sizeof(what), "does not take this process back: %s", message);
+        lose_link(rt, what);
+    }
     pthread_mutex_lock(&rt->control.lock);
     trpi_fail(&rt->control.refusal, code, "the head at %s: %s", rt->address, message);
     pthread_cond_broadcast(&rt->control.changed);
@@ -192,6 +229,10 @@ static uint64_t answered_request(const trpi_msg *msg) {
 /* Takes the reply. */
 static void handle(trp_runtime *rt, trpi_client_reply *reply) {
     trp_error error = {0};
+    if (rt->control.is_over) {
+        trpi_client_reply_release(reply);
+        return;
+    }
     if (trpi_decode(reply->packet.header, &reply->arena, &reply->msg, &error) != TRP_OK) {
         trpi_log(TRPI_WARN, "message_dropped", "from=head reason=\"%s\"", error.message);
         if (rt->control.link == TRPI_LINK_NEW) {
@@ -252,6 +293,9 @@ static void take_turn(trp_runtime *rt, uint64_t now_ns) {
     if (late_ns > 4 * control->heartbeat_ms * NS_PER_MS) {
         control->last_heard_ns += late_ns; /* it was us who did not listen: no verdict yet */
     }
+    if (control->is_over) {
+        return;
+    }
     if (!control->is_welcome) {
         trp_error error;
         if (now_ns - control->opened_ns > REOPEN_MS * NS_PER_MS &&
@@ -267,7 +311,7 @@ static void take_turn(trp_runtime *rt, uint64_t now_ns) {
     uint64_t silent_ns = now_ns - TRPI_MIN(control->last_heard_ns, now_ns);
     if (control->link == TRPI_LINK_UP &&
         silent_ns > trpi_config(TRPI_CONFIG_CLIENT_TIMEOUT_MS) * NS_PER_MS) {
-        lose_link(rt);
+        lose_link(rt, "has stopped answering");
         control->is_welcome = false;
         control->opened_ns = 0;
     }
@@ -295,8 +339,10 @@ static void *control_main(void *arg) {
         if (items[1].ready) {
             trpi_corks_tend(rt);
         }
+        if (control->sock != NULL && control->is_welcome) {
+            send_queue(rt); /* not before: whoever has the address now may not be our head */
+        }
         if (control->sock != NULL) {
-            send_queue(rt);
             read_all(rt);
         }
         take_turn(rt, trpi_now_ns());

@@ -97,6 +97,7 @@ typedef struct trpi_control {
     int wake_fd;
     trpi_link link;
     trp_error refusal; /* the head answered, and will not have us */
+    bool is_over;      /* our cluster is gone, another one has its address; for good */
     trpi_pending *pending;
     trpi_outgoing *first_out, *last_out;
     uint64_t requests;

@@ -42,6 +42,9 @@ static trp_code check_link(const trp_runtime *rt, trp_error *err) {
     if (rt->control.link == TRPI_LINK_UP) {
         return TRP_OK;
     }
+    if (rt->control.is_over) {
+        return trpi_fail(err, rt->control.refusal.code, "%s", rt->control.refusal.message);
+    }
     return trpi_fail(err, TRP_EDISCONNECTED,
                      "the head at %s does not answer; calls to running actors go on, and the "
                      "connection is tried again until it is back",

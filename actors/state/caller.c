@@ -433,6 +433,14 @@ void trpi_caller_resubscribe(trpi_caller *caller, trpi_caller_actions *actions) 
     }
 }
 
+void trpi_caller_orphan(trpi_caller *caller, trpi_caller_actions *actions) {
+    for (uint32_t i = 0; i < caller->views.count; i++) {
+        trpi_msg_actor_state gone = {.actor = caller->views.items[i].actor,
+                                     .phase = TRPI_PHASE_UNKNOWN};
+        trpi_caller_state(caller, &gone, actions);
+    }
+}
+
 /* ---- Questions ---- */
 
 uint64_t trpi_caller_next_deadline(const trpi_caller *caller) {

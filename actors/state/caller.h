@@ -109,6 +109,8 @@ void trpi_caller_demonitor(trpi_caller *caller, uint64_t actor);
 
 /* The head has forgotten us: asks about every actor that is not dead again. */
 void trpi_caller_resubscribe(trpi_caller *caller, trpi_caller_actions *actions);
+/* The cluster is gone: none of the actors exists any more. */
+void trpi_caller_orphan(trpi_caller *caller, trpi_caller_actions *actions);
 
 /* ---- Questions ---- */
 
