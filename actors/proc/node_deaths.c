@@ -107,7 +107,7 @@ static void remove_socket(const trpi_node *node, const trpi_node_worker *worker)
     }
 }
 
-void trpi_node_worker_gone(trpi_node *node, trpi_node_worker *worker, int status) {
+static void worker_gone(trpi_node *node, trpi_node_worker *worker, int status) {
     trpi_node_output_end(node, worker);
     remove_socket(node, worker);
     if (worker->actor != 0) {
@@ -155,7 +155,7 @@ static void reap_one(trpi_node *node, pid_t pid) {
         return;
     }
     if (worker) {
-        trpi_node_worker_gone(node, worker, status);
+        worker_gone(node, worker, status);
     }
     trpi_node_sweep_soon(node); /* what it had as children may be ours now */
 }

@@ -279,8 +279,7 @@ void trpi_node_worker_end(trpi_node *node, trpi_node_worker *worker, trp_cause c
 
 /* node_deaths.c */
 void trpi_node_reap(trpi_node *node); /* all children that have ended */
-/* Says EXITED for a bound worker that has no process (any more) and frees it. */
-void trpi_node_worker_gone(trpi_node *node, trpi_node_worker *worker, int wait_status);
+/* Says EXITED for a bound worker that never had a process, and frees it. */
 void trpi_node_never_started(trpi_node *node, trpi_node_worker *worker, trp_cause cause,
                              const char *reason, const char *tail);
 void trpi_node_say_again(trpi_node *node); /* the last EXITED messages */

@@ -286,6 +286,8 @@ const char *trpi_cluster_check(const trpi_cluster *c) {
     broken = broken ? broken : trpi_queue_check(&c->waiting);
     broken = broken ? broken : trpi_queue_check(&c->waiting_groups);
     broken = broken ? broken : trpi_queue_check(&c->lost_groups);
+    broken = broken ? broken : trpi_membership_check(&c->node_members);
+    broken = broken ? broken : trpi_membership_check(&c->client_members);
     broken = broken ? broken : check_nodes(c);
     broken = broken ? broken : check_actors(c, &named, &by_actors);
     broken = broken ? broken : check_groups(c);

@@ -26,7 +26,7 @@ static bool has_process(const trpi_actor_rec *actor) {
 /* ---- Finding a place ---- */
 
 /* Equal bytes = equal needs: see queue.h. */
-trp_bytes trpi_actor_shape(trpi_cluster *c, const trpi_actor_rec *actor) {
+static trp_bytes shape_of(trpi_cluster *c, const trpi_actor_rec *actor) {
     size_t count = 2 + 2 * actor->request.count;
     uint64_t *words = trpi_keep_array(c, count, sizeof(uint64_t));
     words[0] = actor->only_node;
@@ -60,7 +60,7 @@ static void seek_node(trpi_cluster *c, trpi_actor_rec *actor) {
         return;
     }
     actor->place = TRPI_QUEUED;
-    trpi_queue_push(&c->waiting, actor->id, trpi_actor_shape(c, actor));
+    trpi_queue_push(&c->waiting, actor->id, shape_of(c, actor));
 }
 
 static void seek_bundle(trpi_cluster *c, trpi_actor_rec *actor) {
@@ -76,7 +76,7 @@ static void seek_bundle(trpi_cluster *c, trpi_actor_rec *actor) {
         return;
     }
     actor->place = TRPI_IN_GROUP;
-    trpi_queue_push(&group->waiting, actor->id, trpi_actor_shape(c, actor));
+    trpi_queue_push(&group->waiting, actor->id, shape_of(c, actor));
 }
 
 void trpi_actor_seek(trpi_cluster *c, trpi_actor_rec *actor) {

@@ -268,7 +268,6 @@ void trpi_actor_end(trpi_cluster *c, trpi_actor_rec *actor, trp_cause cause, con
 void trpi_actor_grant_drop(trpi_cluster *c, trpi_actor_rec *actor); /* its node is gone */
 void trpi_actor_timer(trpi_cluster *c, trpi_actor_rec *actor);
 void trpi_actors_place(trpi_cluster *c);
-trp_bytes trpi_actor_shape(trpi_cluster *c, const trpi_actor_rec *actor);
 
 /* ---- cluster_groups.c ---- */
 

@@ -50,11 +50,6 @@ bool trpi_membership_hears(trpi_membership *membership, uint64_t id, uint64_t in
     return true;
 }
 
-uint64_t trpi_membership_incarnation(const trpi_membership *membership, uint64_t id) {
-    const trpi_member *member = trpi_table_get(&membership->members, id);
-    return member ? member->incarnation : 0;
-}
-
 void trpi_membership_tick(trpi_membership *membership, uint64_t now_ns) {
     bool first = membership->ticked_ns == 0;
     bool jumped =

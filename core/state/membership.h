@@ -35,7 +35,6 @@ void trpi_membership_forget(trpi_membership *membership, uint64_t id);
 /* Something came from this incarnation: true if it is the living one (and notes the time). */
 bool trpi_membership_hears(trpi_membership *membership, uint64_t id, uint64_t incarnation,
                            uint64_t now_ns);
-uint64_t trpi_membership_incarnation(const trpi_membership *membership, uint64_t id);
 
 /* Before asking for the silent ones: notices jumps of time. */
 void trpi_membership_tick(trpi_membership *membership, uint64_t now_ns);

@@ -8,8 +8,9 @@
  *     while ((id = trpi_queue_next(&queue, &ticket)) != 0) {}
  *
  * When the walk removes the id that it stands on, the next of that line is visited in its turn.
- * Within a shape: first come, first served. Across shapes a small request may overtake a big one.
- */
+ * Within a shape: first come, first served. Across shapes a small request may overtake a big one,
+ * again and again while there are small ones: actors have no known length of life, so room that is
+ * kept free for a big one may have to be kept for ever. */
 #ifndef TRPI_QUEUE_H
 #define TRPI_QUEUE_H
 
