@@ -1,5 +1,6 @@
 /* wire_test.c: the protocol. Each message of wire.def is encoded and decoded; what is not exactly
  * one is refused, with its name and field. */
+#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,6 +12,7 @@
 #include <msgpack.h>
 #include <troupe/actor.h>
 
+#include "core/base/hash.h"
 #include "core/wire/codec.h"
 #include "tests/fuzz/wire_samples.h"
 
@@ -91,6 +93,49 @@ static void every_field_comes_back_by_value(void **state) {
     /* Blobs are not copied: they may be large. */
     assert_true((const unsigned char *)after.spawn.args.data > frame.data &&
                 (const unsigned char *)after.spawn.args.data < frame.data + frame.size);
+}
+
+/* ---- The declaration itself ---- */
+
+/* wire.def as text, whatever its comments say. */
+static const char declaration[] = ""
+#define U64(n) "u64 " #n "\n"
+#define I64(n) "i64 " #n "\n"
+#define BOOL(n) "bool " #n "\n"
+#define STR(n) "str " #n "\n"
+#define BIN(n) "bin " #n "\n"
+#define LIST(type, n) "list " #type " " #n "\n"
+#define STRUCT(name) "struct " #name "\n"
+#define END_STRUCT(name) "\n"
+#define MESSAGE(NAME, name, number) "message " #NAME " " #number "\n"
+#define END_MESSAGE(NAME, name) "\n"
+#include "core/wire/wire.def"
+#undef U64
+#undef I64
+#undef BOOL
+#undef STR
+#undef BIN
+#undef LIST
+#undef STRUCT
+#undef END_STRUCT
+#undef MESSAGE
+#undef END_MESSAGE
+    ;
+
+/* Builds that speak differently must not meet as if they did not. Whoever changes a message raises
+ * TRPI_WIRE_VERSION, and writes down here what this version is. */
+static void another_protocol_has_another_version(void **state) {
+    static const struct {
+        int version;
+        uint64_t hash;
+    } spoken = {1, UINT64_C(0xacd0253c9b366248)};
+    uint64_t hash = trpi_hash64(declaration, sizeof declaration - 1);
+    if (hash != spoken.hash) {
+        print_error("wire.def is not version %d any more: its hash is 0x%016" PRIx64 "\n",
+                    spoken.version, hash);
+    }
+    assert_int_equal(TRPI_WIRE_VERSION, spoken.version);
+    assert_true(hash == spoken.hash);
 }
 
 static void a_frame_is_what_msgpack_understands(void **state) {
@@ -352,6 +397,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         CLEAN(every_message_comes_back_as_it_was),
         CLEAN(every_field_comes_back_by_value),
+        CLEAN(another_protocol_has_another_version),
         CLEAN(a_frame_is_what_msgpack_understands),
         CLEAN(a_number_is_taken_in_every_width),
         CLEAN(a_negative_number_is_taken_where_it_may_be),
