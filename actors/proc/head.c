@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +35,9 @@
 #define FRAME_ARENA_MAX ((size_t)256 << 20) /* that one decoded frame may take */
 #define FAREWELL_MS 200                     /* after the last goodbye: what was sent gets out */
 #define NS_PER_S UINT64_C(1000000000)
-#define HEARTBEATS_PER_TIMEOUT 2 /* at least: one may be late */
+#define LIST_KEPT_BYTES ((size_t)1 << 20) /* a list above this is rare: its memory is given back   \
+                                           */
+#define HEARTBEATS_PER_TIMEOUT 2          /* at least: one may be late */
 
 typedef struct head {
     char cluster_id[TRPI_UUID_TEXT];
@@ -107,6 +110,11 @@ static void answer_list(head *h, const trpi_cluster_action *action) {
     msg.listed.message = err.message;
     msg.listed.json = trp_buf_bytes(&h->json);
     send_message(h, action->peer, &msg);
+    if (h->json.size > LIST_KEPT_BYTES) {
+        trp_buf_release(&h->json);
+        trp_buf_release(&h->frame);
+        malloc_trim(0); /* the rows of ten thousand actors took ten times their text */
+    }
 }
 
 static void act(head *h, const trpi_cluster_action *action) {
