@@ -35,10 +35,8 @@
 #define FRAME_ARENA_MAX ((size_t)256 << 20) /* that one decoded frame may take */
 #define FAREWELL_MS 200                     /* after the last goodbye: what was sent gets out */
 #define NS_PER_S UINT64_C(1000000000)
-#define LIST_KEPT_BYTES                                                                            \
-    ((size_t)1 << 20)            /* a list above this is rare: its memory is given back            \
-                                  */
-#define HEARTBEATS_PER_TIMEOUT 2 /* at least: one may be late */
+#define LIST_KEPT_BYTES ((size_t)1 << 20) /* above this a list gives its memory back */
+#define HEARTBEATS_PER_TIMEOUT 2          /* at least: one may be late */
 
 typedef struct head {
     char cluster_id[TRPI_UUID_TEXT];
