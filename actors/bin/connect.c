@@ -6,13 +6,25 @@
 #include "actors/proc/client.h"
 #include "core/base/config.h"
 
+/* A head answers in milliseconds. Programs may be started before it and wait longer; who types a
+ * command looks at the screen. */
+enum { LOOK_TIMEOUT_MS = 2000 };
+
+static uint64_t connect_timeout_ms(void) {
+    bool chosen = strcmp(trpi_config_origin(TRPI_CONFIG_CONNECT_TIMEOUT_MS), "default") != 0;
+    return chosen ? trpi_config(TRPI_CONFIG_CONNECT_TIMEOUT_MS) : LOOK_TIMEOUT_MS;
+}
+
 trp_code trpi_connect(const char *address, trp_runtime **ret_runtime, trp_error *err) {
     char chosen[128];
     trp_code code = trpi_client_address(address, chosen, sizeof(chosen), err);
     if (code != TRP_OK) {
         return code;
     }
-    trpi_client_options options = {.address = chosen, .kind = "tool", .job = "troupe"};
+    trpi_client_options options = {.address = chosen,
+                                   .kind = "tool",
+                                   .job = "troupe",
+                                   .connect_timeout_ms = connect_timeout_ms()};
     return trpi_client_open(&options, ret_runtime, err);
 }
 
