@@ -213,6 +213,17 @@ static json_t *list_jobs(const trpi_cluster *cluster, uint64_t now_ns) {
     return rows;
 }
 
+/* A trainer that was killed could not write down how its run ended. */
+static void mark_lost(const trpi_cluster *cluster, json_t *row) {
+    const json_t *trainer = json_object_get(row, "trainer");
+    trpi_actor_view view;
+    if (json_is_integer(trainer) && json_is_false(json_object_get(row, "ended")) &&
+        (!trpi_cluster_actor(cluster, (uint64_t)json_integer_value(trainer), &view) ||
+         view.phase == TRP_ACTOR_DEAD)) {
+        set_text(row, "state", "LOST");
+    }
+}
+
 /* Values are the trainer's; one that is not a JSON object is not ours to show. */
 static json_t *list_runs(const trpi_cluster *cluster, uint64_t now_ns) {
     static const char prefix[] = "run/";
@@ -224,6 +235,7 @@ static json_t *list_runs(const trpi_cluster *cluster, uint64_t now_ns) {
         if (trpi_json_parse(value.data, value.size, key, &row, NULL) == TRP_OK &&
             json_is_object(row)) {
             set_text(row, "key", key);
+            mark_lost(cluster, row);
             json_array_append(rows, row);
         }
         json_decref(row);

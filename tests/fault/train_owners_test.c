@@ -95,6 +95,22 @@ static void a_trainer_that_is_killed_ends_the_run_with_its_cause_and_its_checkpo
     expect_goes_on("trainer", false);
 }
 
+static void a_run_whose_trainer_was_killed_is_listed_as_lost(void **state) {
+    const char *argv[] = {getenv("TROUPE_BIN"), "list", "runs", NULL};
+    test_run_seen seen = {.on_report = kill_trainer};
+    trp_result result;
+    trp_buf output = {0};
+    trp_train_options options = options_of("lost", &endless, &seen);
+    test_run_fails(rt, &options, TRP_EACTOR_DIED, "signal 9", &result);
+    trp_result_release(&result);
+    assert_true(test_until(no_actor_lives, NULL, 5000));
+    assert_int_equal(test_run(argv, &output, 10000), 0);
+    const char *row = strstr((const char *)output.data, "\nlost ");
+    assert_non_null(row);
+    assert_non_null(strstr(row, "LOST"));
+    trp_buf_release(&output);
+}
+
 static void stop_trainer(test_run_seen *seen, const trp_train_event *event) {
     pid_t pids[2];
     if (seen->acted == 0 && event->step >= KILL_AT) {
@@ -279,6 +295,7 @@ int main(int argc, char **argv) {
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_trainer_that_is_killed_ends_the_run_with_its_cause_and_its_checkpoint),
+        cmocka_unit_test(a_run_whose_trainer_was_killed_is_listed_as_lost),
         cmocka_unit_test(a_trainer_that_is_stopped_for_three_seconds_is_only_slow),
         cmocka_unit_test(T32_a_killed_driver_leaves_nothing_and_can_be_started_again),
         cmocka_unit_test(two_drivers_of_one_run_are_not_at_it_together),

@@ -34,8 +34,9 @@ static void publish(trpi_trainer *t) {
     trp_error err = {0};
     t->published_ns = trpi_run_now_ns();
     lock(t);
-    trp_code code = trpi_record_summary(&t->record, t->controller.state, t->controller.restarts,
-                                        t->progress.step, &text, &err);
+    trp_code code =
+        trpi_record_summary(&t->record, trp_context_actor(t->ctx).id, t->controller.state,
+                            t->controller.restarts, t->progress.step, &text, &err);
     unlock(t);
     if (code == TRP_OK) {
         code = trp_buf_printf(&key, "run/%s", t->plan.name);
@@ -142,6 +143,7 @@ static trpi_control_event start_attempt(trpi_trainer *t) {
     uint64_t deadline_ns = trpi_run_deadline_ns(t->plan.start_timeout_ms);
     t->broken = (trp_error){0};
     trpi_control_event failure = TRPI_ON_BROKEN;
+    publish(t);
     trp_code code = trpi_gang_place(&t->gang, deadline_ns, &t->broken);
     if (code == TRP_OK) {
         code = start_gang(t, deadline_ns, &t->broken);
@@ -217,6 +219,7 @@ static bool collect(trpi_trainer *t, trpi_member *member) {
 }
 
 static trpi_control_event watch_attempt(trpi_trainer *t) {
+    publish(t);
     while (trpi_gang_training(&t->gang) > 0) {
         if (atomic_load(&t->stop)) {
             return TRPI_ON_ABORT;

@@ -331,9 +331,12 @@ trp_code trpi_record_write(trpi_record *record, trp_run_state state, int restart
     return code;
 }
 
-trp_code trpi_record_summary(const trpi_record *record, trp_run_state state, int restarts,
-                             uint64_t step, trp_buf *out, trp_error *err) {
+trp_code trpi_record_summary(const trpi_record *record, uint64_t trainer, trp_run_state state,
+                             int restarts, uint64_t step, trp_buf *out, trp_error *err) {
     json_t *run = json_of_run(record, state, restarts, step);
+    bool ended = state == TRP_RUN_FINISHED || state == TRP_RUN_ERRORED || state == TRP_RUN_ABORTED;
+    json_object_set_new(run, "trainer", json_integer((json_int_t)trainer));
+    json_object_set_new(run, "ended", json_boolean(ended));
     trp_code code = write_json(run, out, err);
     json_decref(run);
     return code;

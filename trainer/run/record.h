@@ -59,9 +59,12 @@ TRP_CHECKED trp_code trpi_record_prune(trpi_record *record, trp_error *err);
 /* run.json with this state and step. TRP_ECANCELED as above. */
 TRP_CHECKED trp_code trpi_record_write(trpi_record *record, trp_run_state state, int restarts,
                                        uint64_t step, trp_error *err);
-/* Appends the same without the list of checkpoints: what the key-value store keeps of a run. */
-TRP_CHECKED trp_code trpi_record_summary(const trpi_record *record, trp_run_state state,
-                                         int restarts, uint64_t step, trp_buf *out, trp_error *err);
+/* Appends the same without the list of checkpoints, and with who writes it: what the key-value
+ * store keeps of a run. A row that is not `ended` and whose trainer is dead will not change any
+ * more. */
+TRP_CHECKED trp_code trpi_record_summary(const trpi_record *record, uint64_t trainer,
+                                         trp_run_state state, int restarts, uint64_t step,
+                                         trp_buf *out, trp_error *err);
 
 /* One line of metrics.jsonl. */
 TRP_CHECKED trp_code trpi_record_metrics(trpi_record *record, uint64_t attempt, uint64_t step,
