@@ -544,6 +544,17 @@ static void a_rank_that_leaves_is_not_waited_for(void **state) {
     free_ranks(ranks);
 }
 
+static void run_nothing(rank_state *rank, trp_comm *comm) {
+}
+
+/* Who sees the others late finds some of them gone, with nothing owed to anybody. */
+static void ranks_that_join_and_leave_at_once_are_no_loss(void **state) {
+    for (int i = 0; i < 150; i++) {
+        expect_all_well(4, true, run_nothing, 0);
+        expect_all_well(4, false, run_nothing, 0);
+    }
+}
+
 /* ---- Strangers ---- */
 
 static void expect_refused(const trp_comm_options *options, trp_code code, const char *text) {
@@ -697,6 +708,7 @@ int main(void) {
         cmocka_unit_test(ranks_that_never_join_are_named),
         cmocka_unit_test(abort_from_another_thread_ends_all_waits),
         cmocka_unit_test(a_rank_that_leaves_is_not_waited_for),
+        cmocka_unit_test(ranks_that_join_and_leave_at_once_are_no_loss),
         cmocka_unit_test(a_stranger_is_refused),
         cmocka_unit_test(a_file_that_is_no_room_is_left_alone),
         cmocka_unit_test(bad_arguments_are_refused_with_what_to_change),

@@ -443,8 +443,18 @@ static bool process_gone(trpi_room *room, int peer) {
     return *pidfd >= 0 && poll(&item, 1, 0) == 1;
 }
 
+static bool all_reached(const trpi_room *room) {
+    for (int i = 0; i < room->world; i++) {
+        if (!reached(&room->seats[i], room->phase)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* Looks at every peer, not only at the one that is waited for: the dead one may be another. A peer
- * that has reached this meeting and died then is not missed; joining with it would be pointless. */
+ * that has reached this meeting and is gone then is not missed. Joining with it would be pointless,
+ * unless it has met everybody: then it was through before we had looked, and had nothing to do. */
 static trp_code look_around(trpi_room *room, trp_error *err) {
     bool joining = room->number == 0;
     for (int i = 0; i < room->world; i++) {
@@ -463,7 +473,7 @@ static trp_code look_around(trpi_room *room, trp_error *err) {
             continue;
         }
         bool gone = atomic_load(&s->state) == LEFT || process_gone(room, i);
-        if (gone && (joining || !reached(s, room->phase))) {
+        if (gone && (joining ? !all_reached(room) : !reached(s, room->phase))) {
             return fail_gone(room, i, err);
         }
     }
