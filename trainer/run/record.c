@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/base/json.h"
+#include "trainer/state/controller.h"
 
 enum { RECORD_VERSION = 1, RECORD_BYTES_MAX = 64 << 20 };
 
@@ -334,9 +335,8 @@ trp_code trpi_record_write(trpi_record *record, trp_run_state state, int restart
 trp_code trpi_record_summary(const trpi_record *record, uint64_t trainer, trp_run_state state,
                              int restarts, uint64_t step, trp_buf *out, trp_error *err) {
     json_t *run = json_of_run(record, state, restarts, step);
-    bool ended = state == TRP_RUN_FINISHED || state == TRP_RUN_ERRORED || state == TRP_RUN_ABORTED;
     json_object_set_new(run, "trainer", json_integer((json_int_t)trainer));
-    json_object_set_new(run, "ended", json_boolean(ended));
+    json_object_set_new(run, "ended", json_boolean(trpi_run_state_is_final(state)));
     trp_code code = write_json(run, out, err);
     json_decref(run);
     return code;
