@@ -1,5 +1,11 @@
 /* sock.h: ZeroMQ, and nothing else of it shows elsewhere.
  *
+ * Reliable (unless said otherwise when it is opened): what is sent to a peer that lives arrives
+ * once, in order, also when a connection breaks in between, which ZeroMQ alone does not promise.
+ * Messages of a link are numbered, kept until they are confirmed, and sent again when the other
+ * side misses them (core/state/link.h decides, sock_links.c carries out). A peer that comes back as
+ * another process, or has forgotten the link, starts a new one.
+ *
  * A packet is [peer id, on ROUTER only] [header] [body, may be absent]; a small body travels in the
  * header's frame, and small packets may travel together (joined.h). Sockets have no high-water mark
  * that drops: what cannot be sent now is an error, what is sent is queued. Linger is 0.
@@ -17,7 +23,12 @@ typedef struct trpi_sock trpi_sock;
 TRP_CHECKED trp_code trpi_net_open(trpi_net **ret_net, trp_error *err); /* one I/O thread */
 void trpi_net_close(trpi_net *net); /* after all its sockets; NULL is fine */
 
-typedef enum trpi_sock_kind { TRPI_DEALER, TRPI_ROUTER } trpi_sock_kind;
+typedef enum trpi_sock_kind {
+    TRPI_DEALER,
+    TRPI_ROUTER,
+    TRPI_DEALER_BARE, /* without links: heartbeats, of which only the newest counts */
+    TRPI_ROUTER_MIXED /* takes both: links from peers that use them, bare messages from others */
+} trpi_sock_kind;
 
 /* id (1 to 255 bytes, not starting with 0) is what ROUTER peers know this socket by; {NULL, 0} lets
  * the peer make one up. ROUTERs are MANDATORY (unknown peer = error) and take over a repeated id.
@@ -38,6 +49,11 @@ TRP_CHECKED trp_code trpi_sock_bind(trpi_sock *sock, const char *endpoint, char 
 TRP_CHECKED trp_code trpi_sock_connect(trpi_sock *sock, const char *endpoint, trp_bytes peer,
                                        trp_error *err);
 void trpi_sock_disconnect(trpi_sock *sock, const char *endpoint);
+/* A ROUTER's peer is known to be gone: what is kept for it goes too. Unknown ones are fine. */
+void trpi_sock_forget(trpi_sock *sock, trp_bytes peer);
+/* When trpi_poll() must be entered again at the latest for links to be looked after; UINT64_MAX =
+ * no need. trpi_poll() itself wakes up for that. */
+uint64_t trpi_sock_wake_ns(const trpi_sock *sock);
 
 /* Never blocks. header and body are copied; body.size 0 sends no body frame. peer is ignored on a
  * DEALER. TRP_ENOTFOUND: the ROUTER knows no such peer; TRP_EBUSY: queue full (memory);

@@ -4,7 +4,7 @@
 
 #include "core/base/base.h"
 
-#define TRPI_WIRE_VERSION 1
+#define TRPI_WIRE_VERSION 2
 #define TRPI_PHASE_UNKNOWN 255 /* ACTOR_STATE.phase of an actor that never was */
 
 /* Strings are NUL-terminated and never NULL in a decoded message (an encoder takes NULL as "").

@@ -6,8 +6,9 @@
  *
  * Threads: every function may be called from any thread unless its comment says otherwise.
  * Blocking: only functions with a timeout_ms block; all others return without waiting for a peer,
- * except trp_spawn, trp_lookup, trp_kill and the trp_group_ and trp_kv_ calls, which wait for the
- * head's answer at most TROUPE_REQUEST_TIMEOUT_MS (default 10 s) and then return TRP_ETIMEOUT. */
+ * except trp_spawn, trp_lookup, trp_kill and the trp_group_, trp_gang_, trp_link and trp_kv_ calls,
+ * trp_drain_node and trp_list, which wait for the head's answer at most TROUPE_REQUEST_TIMEOUT_MS
+ * (default 10 s) and then return TRP_ETIMEOUT. */
 #ifndef TROUPE_ACTOR_H
 #define TROUPE_ACTOR_H
 
@@ -31,6 +32,12 @@ typedef struct trp_ref {
 typedef struct trp_group {
     uint64_t id; /* a placement group */
 } trp_group;
+typedef struct trp_gang {
+    uint64_t id; /* actors that live and die together */
+} trp_gang;
+typedef struct trp_object {
+    uint64_t id; /* a large value in the store: object.h */
+} trp_object;
 
 #define TRP_FOREVER UINT64_MAX /* a timeout_ms that never passes; spelled out on purpose */
 
@@ -42,7 +49,17 @@ typedef struct trp_group {
 typedef struct trp_method {
     const char *name;
     trp_code (*run)(trp_context *ctx, void *state, trp_bytes args, trp_buf *reply, trp_error *err);
+    const char *group; /* the concurrency group it runs in; NULL = the default one */
 } trp_method;
+
+/* Threads of a worker that run methods side by side. They are made when there is work for them. A
+ * method belongs to one group; calls of one caller start in call order within a group of one
+ * thread, and in no order otherwise. Methods that run side by side share `state`, and synchronize
+ * it themselves. The default group has one thread, or the spawn option max_concurrency. */
+typedef struct trp_concurrency {
+    const char *name;
+    int threads; /* 1 to 1024 */
+} trp_concurrency;
 
 /* Static storage; registered under the same name in every worker, which is the same program. */
 typedef struct trp_actor_type {
@@ -56,6 +73,16 @@ typedef struct trp_actor_type {
     /* Called on the worker's control thread, also while a method runs: must not block and must
      * only touch what it synchronizes itself. Receives trp_signal()'s bytes. NULL if none. */
     void (*signal)(trp_context *ctx, void *state, trp_bytes data);
+    const trp_concurrency *concurrency; /* ends with { NULL, 0 }; NULL = the default group only */
+    /* What the next incarnation needs of this one. save() appends it to `saved`; it runs in
+     * trp_context_save() and, with the spawn option save_each_call, after every method that
+     * succeeded, before its reply goes out. load() runs after start() in every incarnation for
+     * which something was saved. NULL: nothing is saved. At most 8 MiB, kept by the head. */
+    trp_code (*save)(trp_context *ctx, void *state, trp_buf *saved, trp_error *err);
+    trp_code (*load)(trp_context *ctx, void *state, trp_bytes saved, trp_error *err);
+    /* This node is going away in deadline_ms (drained, preempted): called once, on the control
+     * thread, under the rules of signal(). NULL if none. */
+    void (*drain)(trp_context *ctx, void *state, uint64_t deadline_ms);
 } trp_actor_type;
 
 /* The runtime of this worker, for an actor that is itself a caller. Connects on first use and may
@@ -68,8 +95,19 @@ const char *trp_context_name(const trp_context *ctx); /* "" when anonymous; live
 /* Devices held, as in CUDA_VISIBLE_DEVICES, which is always set: "0,1", or "" for none. */
 const char *trp_context_devices(const trp_context *ctx);
 
-/* Ends this actor after the running method has replied; final, never restarted. */
+/* Ends this actor after the running method has replied; final unless its restart type is ALWAYS. */
 void trp_context_exit(trp_context *ctx);
+/* True once the caller of the running method has canceled it: a long one may look and return. */
+bool trp_context_canceled(const trp_context *ctx);
+/* Proof of progress, for actors with a liveness_ms, from any thread of theirs. Costs nothing. */
+void trp_context_beat(trp_context *ctx);
+/* Saves the state now (trp_actor_type.save) and waits for the head's word: once this has returned
+ * TRP_OK, the next incarnation gets it, whatever happens to this process or node. */
+TRP_CHECKED trp_code trp_context_save(trp_context *ctx, uint64_t timeout_ms, trp_error *err);
+/* Milliseconds until this node is taken away; UINT64_MAX when nobody has said so. */
+uint64_t trp_context_drain_ms(const trp_context *ctx);
+/* The client number of the running method's caller, as trp_give() takes it; 0 outside of one. */
+uint64_t trp_context_caller(const trp_context *ctx);
 
 /* The reply of the running method comes later: the method returns TRP_OK, its `reply` is ignored,
  * and whoever holds *ret_promise answers exactly once, from any thread. The promise is freed by
@@ -87,6 +125,21 @@ typedef struct trp_resource {
     double amount;    /* whole multiples of 0.0001 */
 } trp_resource;
 
+/* Which ends are followed by a restart, as far as restarts_max allows (Erlang/OTP's restart types).
+ * Never: a kill that does not allow it, the owner's death, an error of the constructor. */
+typedef enum trp_restart {
+    TRP_RESTART_FAILED, /* transient: a signal, an exit code that is not 0, death of the node, ...
+                         */
+    TRP_RESTART_ALWAYS, /* permanent: also after exit code 0 and the actor's own exit */
+    TRP_RESTART_NEVER   /* temporary, whatever restarts_max says */
+} trp_restart;
+
+typedef enum trp_schedule {
+    TRP_SCHEDULE_PACKED, /* Ray's hybrid: nodes fill up to a half one after the other, then evenly
+                          */
+    TRP_SCHEDULE_SPREAD  /* the node with the fewest actors of this program on which it fits */
+} trp_schedule;
+
 /* Zero-initialize; 0 means what the comment says. What is asked for is what is held, from placement
  * until the process is gone. */
 typedef struct trp_spawn_options {
@@ -102,14 +155,38 @@ typedef struct trp_spawn_options {
     uint64_t restart_backoff_ms; /* 100: the first restart is at once, the next ones wait for this
                                     times 2, 4, ... with jitter, at most 10 s; forgotten after 10 s
                                     alive */
+    trp_restart restart;         /* FAILED */
+    uint64_t restart_window_ms;  /* 0: restarts_max is for the whole life; else for any span of this
+                                    length (OTP's intensity per period): one more, and it is over */
+    const char *const *retry_on; /* failures of user code that are tried again within
+                                    call_retries_max: types as trp_raise() names them, "*" = all;
+                                    ends with NULL; none */
     uint64_t start_timeout_ms;   /* 30 000, for process start and constructor */
-    bool detached;               /* outlives its owner; ends by trp_kill() only */
-    bool get_if_exists;          /* with name: hand out the actor of that name if there is one */
-    bool fail_if_infeasible;     /* TRP_EINFEASIBLE at once instead of waiting for a node */
-    trp_group group;             /* none; else take the resources from this group's ... */
-    int bundle;                  /* ... bundle of this index; -1 = any with room */
-    uint64_t node;               /* any node; else only this one */
-    const char *const *env;      /* "KEY=value" strings, ends with NULL; none */
+    uint64_t
+        liveness_ms; /* none; a method that runs for longer than this without trp_context_beat(),
+                        or a process that answers no ping for as long (stopped, stuck) is hung:
+                        its stacks are taken down, then it is killed, cause HUNG */
+    bool exclusive;  /* never two at once: the process ends by itself when its node or the head
+                        has not been heard for the node timeout, and the next incarnation starts
+                        only after that */
+    int max_concurrency;     /* threads of the default group; 1. At most 1024 */
+    int max_pending_calls;   /* of one calling process to this actor, then trp_call() is TRP_EBUSY;
+                                no limit but TROUPE_PENDING_CALLS_MAX */
+    bool save_each_call;     /* see trp_actor_type.save */
+    bool detached;           /* outlives its owner; ends by trp_kill() only */
+    bool get_if_exists;      /* with name: hand out the actor of that name if there is one */
+    bool fail_if_infeasible; /* TRP_EINFEASIBLE at once instead of waiting for a node */
+    trp_group group;         /* none; else take the resources from this group's ... */
+    int bundle;              /* ... bundle of this index; -1 = any with room */
+    trp_gang gang;           /* none; else it lives and dies with the others in it */
+    uint64_t node;           /* any node; else only this one; the actor is dead at once, cause
+                                UNSCHEDULABLE, when that is gone or could never hold it */
+    bool node_soft;          /* with node: another one rather than none */
+    const char *const *labels; /* of the node: "zone=a", "zone=a|b", "zone!=a", "ssd" (has it),
+                                  "!ssd"; all must hold; ends with NULL; none */
+    trp_schedule schedule;     /* PACKED */
+    const char *const *env;    /* "KEY=value" strings over the job's, ends with NULL; none */
+    const char *cwd;           /* the driver's; else this directory, which the node must have */
 } trp_spawn_options;
 
 /* Asks the head for an actor and returns as soon as the head has accepted it, before it runs;
@@ -122,10 +199,19 @@ TRP_CHECKED trp_code trp_spawn(trp_runtime *rt, const char *type, trp_bytes args
 /* The living actor of that name in this driver's namespace; TRP_ENOTFOUND otherwise. */
 TRP_CHECKED trp_code trp_lookup(trp_runtime *rt, const char *name, trp_actor *ret_actor,
                                 trp_error *err);
+/* The same in another namespace. */
+TRP_CHECKED trp_code trp_lookup_in(trp_runtime *rt, const char *namespace_name, const char *name,
+                                   trp_actor *ret_actor, trp_error *err);
 
 /* Kills the process group of the actor with SIGKILL; a pending actor is canceled. With may_restart,
  * the restart limits of the actor decide what follows. */
 TRP_CHECKED trp_code trp_kill(trp_runtime *rt, trp_actor actor, bool may_restart, trp_error *err);
+
+/* Ends the actor in good order: the calls that it has got are answered, its stop hook runs, then
+ * the process exits, final. Calls made later fail. Waits until it is gone; what is not done after
+ * deadline_ms is killed, and the answer is TRP_ETIMEOUT. A pending actor is canceled. */
+TRP_CHECKED trp_code trp_stop(trp_runtime *rt, trp_actor actor, uint64_t deadline_ms,
+                              trp_error *err);
 
 /* Hands bytes to the actor type's signal hook, beside whatever it is running. Not ordered with
  * calls. `incarnation` fences: another incarnation than this drops it; 0 = whichever lives. */
@@ -139,6 +225,24 @@ TRP_CHECKED trp_code trp_signal(trp_runtime *rt, trp_actor actor, uint64_t incar
  * Calls from one process to one actor run in call order. */
 TRP_CHECKED trp_code trp_call(trp_runtime *rt, trp_actor actor, const char *method, trp_bytes args,
                               uint64_t deadline_ms, trp_ref *ret_ref, trp_error *err);
+
+#define TRP_RETRIES_NONE (-2)
+typedef struct trp_call_options { /* zero-initialize */
+    uint64_t deadline_ms;         /* none */
+    int retries_max;             /* the actor's call_retries_max; -1 = for ever; TRP_RETRIES_NONE */
+    const char *const *retry_on; /* the actor's retry_on; ends with NULL */
+    const trp_object *objects; /* kept in the store until the call is done: those that args name */
+    size_t object_count;
+} trp_call_options;
+
+/* trp_call() with options, which may be NULL. */
+TRP_CHECKED trp_code trp_call_with(trp_runtime *rt, trp_actor actor, const char *method,
+                                   trp_bytes args, const trp_call_options *options,
+                                   trp_ref *ret_ref, trp_error *err);
+
+/* The ref fails with TRP_ECANCELED at once, unless it is done already. A call that has not started
+ * will not run; one that runs is told (trp_context_canceled) and its result is dropped. */
+void trp_cancel(trp_runtime *rt, trp_ref ref);
 
 /* Waits for the result. TRP_ETIMEOUT (of this wait) leaves the call running; a call's own failure
  * is returned as its code. *ret_value is borrowed until trp_ref_release(). */
@@ -154,6 +258,22 @@ TRP_CHECKED trp_code trp_get_all(trp_runtime *rt, const trp_ref *refs, size_t co
  * TRP_OK in both cases. ret_done[i] tells which are. timeout_ms 0 polls. */
 TRP_CHECKED trp_code trp_wait(trp_runtime *rt, const trp_ref *refs, size_t count, size_t want,
                               uint64_t timeout_ms, bool *ret_done, trp_error *err);
+
+/* For programs with a loop of their own: trp_notify() puts the ref into this process' queue of done
+ * refs when it is done (at once if it is). trp_next_done() takes the next, TRP_ETIMEOUT if none
+ * came; trp_done_fd() is readable while the queue is not empty: owned by the runtime, do not close
+ * or read it. Such refs make progress without anybody waiting in trp_get(). */
+TRP_CHECKED trp_code trp_notify(trp_runtime *rt, trp_ref ref, trp_error *err);
+TRP_CHECKED trp_code trp_next_done(trp_runtime *rt, uint64_t timeout_ms, trp_ref *ret_ref,
+                                   trp_error *err);
+int trp_done_fd(trp_runtime *rt);
+
+/* Calls fn once when the ref is done, on a thread of the runtime or, if it is done already, before
+ * this returns. fn must not block; trp_get() of this ref does not block in it, and it may make
+ * calls and release the ref. Not called any more once the ref is released. */
+typedef void (*trp_done_fn)(trp_runtime *rt, trp_ref ref, void *arg);
+TRP_CHECKED trp_code trp_on_done(trp_runtime *rt, trp_ref ref, trp_done_fn fn, void *arg,
+                                 trp_error *err);
 
 /* Forgets the ref; its value is freed. A call still under way runs on, its result is dropped. */
 void trp_ref_release(trp_runtime *rt, trp_ref ref);
@@ -177,7 +297,12 @@ TRP_CHECKED trp_code trp_ask(trp_runtime *rt, trp_actor actor, const char *metho
     X(NODE_DIED, "node died")                                                                      \
     X(UNSCHEDULABLE, "cannot be placed")                                                           \
     X(GROUP_REMOVED, "placement group removed")                                                    \
-    X(OUT_OF_MEMORY, "killed to free memory")
+    X(OUT_OF_MEMORY, "killed to free memory")                                                      \
+    X(HUNG, "made no progress")                                                                    \
+    X(STOPPED, "stopped in good order")                                                            \
+    X(LINKED, "an actor that it was linked to died")                                               \
+    X(GANG, "a member of its gang died")                                                           \
+    X(DRAINED, "its node was drained")
 
 typedef enum trp_cause {
 #define X(name, text) TRP_CAUSE_##name,
@@ -200,6 +325,7 @@ typedef struct trp_death {
     int restarts;  /* so far */
     char message[512];
     char stderr_tail[4097]; /* last lines it wrote there; NUL-terminated */
+    char core[256];         /* of its core file, or how to get it; "" if none was written */
 } trp_death;
 
 /* From now on each death of the actor is pushed into this process' queue of deaths, exactly once
@@ -214,6 +340,34 @@ TRP_CHECKED trp_code trp_next_death(trp_runtime *rt, uint64_t timeout_ms, trp_de
 /* A descriptor that is readable while the queue of deaths is not empty, for a caller's own poll
  * loop. Owned by the runtime: do not close or read it. */
 int trp_deaths_fd(trp_runtime *rt);
+
+/* Ties this actor (rt is of a worker) and another one together: when one of them is dead for good,
+ * the other is killed, cause LINKED, and its restart rules decide what follows. TRP_EINVALID in a
+ * driver, which owns what it spawns anyway; TRP_EACTOR_DIED when the other is dead already. */
+TRP_CHECKED trp_code trp_link(trp_runtime *rt, trp_actor other, trp_error *err);
+TRP_CHECKED trp_code trp_unlink(trp_runtime *rt, trp_actor other, trp_error *err);
+
+/* ---- Gangs: one for all ---- */
+
+typedef enum trp_gang_policy {
+    TRP_GANG_END,    /* one death that is final or not ends them all */
+    TRP_GANG_RESTART /* one death restarts them all, together, when the last of them is gone */
+} trp_gang_policy;
+
+typedef struct trp_gang_options { /* zero-initialize */
+    const char *name;             /* for display; anonymous */
+    trp_gang_policy policy;
+    int restarts_max;            /* of the gang, instead of its members' own; none; -1 = for ever */
+    uint64_t restart_window_ms;  /* as in trp_spawn_options */
+    uint64_t restart_backoff_ms; /* likewise */
+    bool detached;
+} trp_gang_options;
+
+/* Members join by the spawn option gang. A gang is there until it is ended or its owner dies; a
+ * death in it is any but trp_stop() and TRP_CAUSE_FINISHED, which leave the others alone. */
+TRP_CHECKED trp_code trp_gang_create(trp_runtime *rt, const trp_gang_options *options,
+                                     trp_gang *ret_gang, trp_error *err);
+TRP_CHECKED trp_code trp_gang_end(trp_runtime *rt, trp_gang gang, trp_error *err);
 
 /* ---- State, for display and tests ---- */
 
@@ -230,6 +384,8 @@ typedef struct trp_actor_info {
     int64_t pid; /* 0 while it has none */
     int restarts;
     char devices[128]; /* as in CUDA_VISIBLE_DEVICES; "" for none */
+    bool draining;     /* its node is going away ... */
+    uint64_t drain_ms; /* ... in so many ms, as of when the head said so */
 } trp_actor_info;
 
 /* What the head last said of the actor; asks it when this process has not heard of it yet. */
@@ -274,8 +430,24 @@ TRP_CHECKED trp_code trp_group_create(trp_runtime *rt, const trp_group_options *
 TRP_CHECKED trp_code trp_group_wait(trp_runtime *rt, trp_group group, uint64_t timeout_ms,
                                     uint64_t *ret_nodes, size_t node_count, trp_error *err);
 
+/* The group of that name in this driver's namespace; TRP_ENOTFOUND otherwise. */
+TRP_CHECKED trp_code trp_group_lookup(trp_runtime *rt, const char *name, trp_group *ret_group,
+                                      trp_error *err);
+
 /* Kills the actors in its bundles and gives the resources back. */
 TRP_CHECKED trp_code trp_group_remove(trp_runtime *rt, trp_group group, trp_error *err);
+
+/* ---- Nodes ---- */
+
+/* From now on no actor or bundle is placed there; actors are told (trp_actor_type.drain), and those
+ * still there after deadline_ms are killed, cause DRAINED: a restart that follows is not counted.
+ * reason is for display ("preemption"). Returns when the head has taken it in. */
+TRP_CHECKED trp_code trp_drain_node(trp_runtime *rt, uint64_t node, const char *reason,
+                                    uint64_t deadline_ms, trp_error *err);
+
+/* Appends what `troupe list WHAT --format json` shows ("status", "nodes", "actors", "groups",
+ * "gangs", "jobs", "runs"): a JSON text. */
+TRP_CHECKED trp_code trp_list(trp_runtime *rt, const char *what, trp_buf *json, trp_error *err);
 
 /* ---- The head's small key-value store, for addresses and run records (1 MiB a value) ---- */
 

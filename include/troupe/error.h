@@ -54,6 +54,8 @@ typedef struct trp_error {
     uint64_t node;     /* where it happened; 0 = in this process */
     uint64_t actor;    /* which actor failed; 0 = none */
     char message[768]; /* "spawn counter: node n3: out of memory", outermost context first */
+    char type[48];     /* of a TRP_EUSER that trp_raise() made: "KeyError"; else "" */
+    char where[160];   /* of that: "counter.c:42 add()", in the worker where it was; else "" */
 } trp_error;
 
 /* "out of memory"; static storage, never NULL, "unknown error" for a number that is none. */
@@ -66,6 +68,16 @@ const char *trp_code_name(trp_code code);
 bool trp_code_retryable(trp_code code);
 
 #define TRP_CHECKED __attribute__((warn_unused_result))
+
+/* How user code fails: writes TRP_EUSER, a type for the caller to tell failures by (any short name,
+ * compared with strcmp; retry_on in actor.h names such types), the place and a message, and returns
+ * TRP_EUSER:  return trp_raise(err, "KeyError", "no key %s", key);
+ * All of it travels to the caller, also through methods that only pass an error on. */
+#define trp_raise(err, type, ...)                                                                  \
+    trp_raise_at((err), __FILE__, __LINE__, __func__, (type), __VA_ARGS__)
+trp_code trp_raise_at(trp_error *err, const char *file, int line, const char *function,
+                      const char *type, const char *format, ...)
+    __attribute__((format(printf, 6, 7)));
 
 #ifdef __cplusplus
 }

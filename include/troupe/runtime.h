@@ -14,6 +14,11 @@ typedef struct trp_init_options { /* zero-initialize */
     const char *namespace_name; /* names of actors live in it; default: anonymous, own to the job */
     uint64_t connect_timeout_ms; /* 10 000 */
     bool quiet;                  /* do not print the output of this job's workers on our stderr */
+    const char *const *env;      /* "KEY=value" for all workers of this job, ends with NULL; none */
+    const char *working_dir; /* none: workers run in this program's directory, if their host has it,
+                                else in the node's; else a directory whose files are sent (at most
+                                TROUPE_PACKAGE_BYTES_MAX), by content hash, to each node that runs a
+                                worker: workers start in their copy of it */
 } trp_init_options;
 
 /* Connects this program to a cluster, as its driver. `types` (ends with NULL, static storage) are
