@@ -16,6 +16,7 @@
 
 #include "core/net/clock.h"
 #include "core/sys/file.h"
+#include "tests/lib/child.h"
 #include "trainer/ckpt/safetensors.h"
 #include "trainer/ckpt/store.h"
 
@@ -93,8 +94,7 @@ static trpi_store *open_run(const char *name) {
 /* Exit status of a child that runs `body` on its own store: 0, CRASHED, or 1 with a message. */
 static int in_child(const char *name, uint64_t crash_at,
                     trp_code (*body)(trpi_store *, uint64_t, trp_error *), uint64_t arg) {
-    int status;
-    pid_t pid = fork();
+    pid_t pid = test_child_fork();
     if (pid == 0) {
         trp_error err = {0};
         trpi_store *store = NULL;
@@ -106,8 +106,7 @@ static int in_child(const char *name, uint64_t crash_at,
         }
         _exit(code ? 1 : 0);
     }
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    return test_child_exit_code(pid, "the child that crashes");
 }
 
 /* Everything that is listed verifies, byte for byte, and so does every tensor; returns how many. */
@@ -273,7 +272,7 @@ static void a_process_killed_at_random_leaves_whole_checkpoints_only(void **stat
         must(trpi_store_sweep(store, attempt, &err), &err);
         must(trpi_store_next_number(store, &next, &err), &err);
         assert_int_equal(pipe(reported), 0);
-        pid_t pid = fork();
+        pid_t pid = test_child_fork();
         if (pid == 0) {
             for (uint64_t n = next;; n++) {
                 if (checkpoint(store, attempt, n, NULL) ||
@@ -285,8 +284,7 @@ static void a_process_killed_at_random_leaves_whole_checkpoints_only(void **stat
         }
         usleep((useconds_t)(2000 + round * 7919 % 15000));
         kill(pid, SIGKILL);
-        int status;
-        waitpid(pid, &status, 0);
+        int status = test_child_wait(pid, "the child that was killed", TEST_CHILD_MS);
         assert_true(WIFSIGNALED(status));
         close(reported[1]);
         uint64_t number;
@@ -313,8 +311,7 @@ static void a_process_killed_at_random_leaves_whole_checkpoints_only(void **stat
 
 /* In a child: checkpoint 1 under a limit. 0 = done, 3 = TRP_EIO as it should be, else a mistake. */
 static int checkpoint_under(const char *storage, rlim_t file_bytes) {
-    int status;
-    pid_t pid = fork();
+    pid_t pid = test_child_fork();
     if (pid == 0) {
         trp_error err = {0};
         trpi_store *store = NULL;
@@ -330,9 +327,7 @@ static int checkpoint_under(const char *storage, rlim_t file_bytes) {
         }
         _exit(code == TRP_OK ? 0 : code == TRP_EIO && strchr(err.message, '/') ? 3 : 4);
     }
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_true(WIFEXITED(status));
-    return WEXITSTATUS(status);
+    return test_child_exit_code(pid, "the child under a limit");
 }
 
 static void T13_a_file_that_may_not_grow_leaves_the_previous_checkpoint(void **state) {

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <troupe/comm.h>
 #include <unistd.h>
 
@@ -15,6 +14,8 @@
 
 #include "core/base/base.h"
 #include "core/net/clock.h"
+#include "core/sys/file.h"
+#include "tests/lib/child.h"
 
 enum { WORLD = 4, VICTIM = 2, ROUNDS = 12, COUNT = 300000 };
 
@@ -49,13 +50,17 @@ static void start(pid_t pids[WORLD], trp_comm_root **ret_root, uint64_t timeout_
     memset(survivors, 0, sizeof *survivors * WORLD);
     assert_int_equal(trp_comm_root_open("host", WORLD, 7, ret_root, NULL), TRP_OK);
     for (int i = 0; i < WORLD; i++) {
-        pids[i] = fork();
-        assert_true(pids[i] >= 0);
+        pids[i] = test_child_fork();
         if (pids[i] == 0) {
             be_rank(trp_comm_root_address(*ret_root), i, timeout_ms);
         }
     }
+    uint64_t deadline_ns = trpi_deadline_ns(TEST_CHILD_MS);
     while (survivors[VICTIM].calls < 3) {
+        if (trpi_left_ms(deadline_ns) == 0) {
+            test_child_describe(pids[VICTIM], "the victim");
+            fail_msg("the ranks have not reduced anything");
+        }
         usleep(1000);
     }
 }
@@ -64,12 +69,10 @@ static void start(pid_t pids[WORLD], trp_comm_root **ret_root, uint64_t timeout_
 static double collect(const pid_t pids[WORLD], uint64_t since_ns) {
     double worst = 0;
     for (int i = 0; i < WORLD; i++) {
-        int status;
         if (i == VICTIM) {
             continue;
         }
-        assert_int_equal(waitpid(pids[i], &status, 0), pids[i]);
-        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        assert_int_equal(test_child_exit_code(pids[i], "a survivor"), 0);
         worst = TRPI_MAX(worst, (double)(survivors[i].left_ns - since_ns) / 1e6);
     }
     return worst;
@@ -96,7 +99,7 @@ static void survivors_of_a_killed_rank_leave_the_collective_and_name_it(void **s
                 fail_msg("rank %d: code %d: %s", i, survivors[i].code, survivors[i].error.message);
             }
         }
-        waitpid(pids[VICTIM], NULL, 0);
+        test_child_kill(pids[VICTIM]);
         trp_comm_root_close(root);
     }
     print_message("survivors were out after at most %.1f ms\n", worst);
@@ -121,7 +124,7 @@ static void a_stopped_rank_is_named_at_the_deadline(void **state) {
     assert_true(took < 10000);
     /* When it goes on, it finds that the others have given up. */
     kill(pids[VICTIM], SIGCONT);
-    waitpid(pids[VICTIM], NULL, 0);
+    assert_int_equal(test_child_exit_code(pids[VICTIM], "the victim"), 0);
     assert_int_equal(survivors[VICTIM].code, TRP_ECOMM_ABORTED);
     trp_comm_root_close(root);
 }
@@ -132,16 +135,17 @@ static void nothing_is_left_of_ranks_that_all_die(void **state) {
     trp_comm_root *root;
     start(pids, &root, 60000);
     for (int i = 0; i < WORLD; i++) {
-        kill(pids[i], SIGKILL);
-        waitpid(pids[i], NULL, 0);
+        test_child_kill(pids[i]);
     }
     /* The root is now the only holder; a name would be in /dev/shm. */
     trp_comm_root_close(root);
-    FILE *found = popen("ls /dev/shm | grep -c troupe", "r");
-    int count = -1;
-    assert_int_equal(fscanf(found, "%d", &count), 1);
-    pclose(found);
-    assert_int_equal(count, 0);
+    char **names = NULL;
+    size_t count = 0;
+    assert_int_equal(trpi_dir_list("/dev/shm", &names, &count, NULL), TRP_OK);
+    for (size_t i = 0; i < count; i++) {
+        assert_null(strstr(names[i], "troupe"));
+    }
+    trpi_names_free(names, count);
 }
 
 int main(void) {

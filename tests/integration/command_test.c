@@ -13,6 +13,7 @@
 
 #include "core/sys/process.h"
 #include "tests/lib/actors.h"
+#include "tests/lib/child.h"
 #include "tests/lib/cluster.h"
 
 enum { TIMEOUT_MS = 60000, WORDS_MAX = 16 };

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "tests/lib/actors.h"
+#include "tests/lib/child.h"
 #include "tests/lib/cluster.h"
 
 enum { COMMAND_MS = 60000, WAIT_MS = 30000 };

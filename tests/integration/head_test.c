@@ -1,4 +1,5 @@
 /* The head process over the wire, with nodes and clients that are only sockets of this test. */
+#include <fcntl.h>
 #include <inttypes.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -6,8 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -21,6 +20,7 @@
 #include "core/sys/file.h"
 #include "core/sys/host.h"
 #include "core/wire/codec.h"
+#include "tests/lib/child.h"
 
 #define PATIENCE_MS 10000 /* generous: only a failure waits for it */
 
@@ -41,47 +41,41 @@ static trpi_net *net;
 
 /* ---- Heads ---- */
 
-/* The head's ready line, or its error. The head is a child of this test, in which nothing else
- * runs. */
-static pid_t launch(const trpi_head_options *wanted, char *line, size_t size) {
-    int pipe_fds[2];
-    assert_int_equal(pipe(pipe_fds), 0);
-    pid_t pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        trpi_head_options options = *wanted;
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        close(pipe_fds[0]);
-        options.ready_fd = pipe_fds[1];
-        _exit(trpi_head_main(&options));
-    }
-    close(pipe_fds[1]);
-    ssize_t got = 0, more;
-    while ((more = read(pipe_fds[0], line + got, size - 1 - (size_t)got)) > 0) {
-        got += more;
-    }
-    line[got] = '\0';
-    close(pipe_fds[0]);
+/* This program again, as a head: argument PORT. Its line goes to the stdout it was given. */
+static int be_head(const char *port) {
+    trpi_head_options options = {.port = (uint16_t)atoi(port),
+                                 .ready_fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3)};
+    (void)dup2(STDERR_FILENO, STDOUT_FILENO);
+    return trpi_head_main(&options);
+}
+
+/* The head's ready line, or its error. */
+static pid_t launch(const char *port, char *line, size_t size) {
+    int fds[2];
+    assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+    pid_t pid =
+        test_child_start((const char *[]){test_exe(), "head", port, NULL}, fds[1], STDERR_FILENO);
+    close(fds[1]);
+    line[test_read(fds[0], line, size - 1, "the head")] = '\0';
+    close(fds[0]);
     return pid;
 }
 
 static head start_head(void) {
     head h = {0};
     char line[512];
-    h.pid = launch(&(trpi_head_options){0}, line, sizeof(line));
+    h.pid = launch("0", line, sizeof(line));
     assert_int_equal(sscanf(line, "%127s %63s\n", h.address, h.cluster), 2);
     return h;
 }
 
-static int exit_code(pid_t pid) {
-    int status = 0;
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+static void expect_end(const head *h) {
+    assert_int_equal(test_child_exit_code(h->pid, "the head"), 0);
 }
 
 static void stop_head(const head *h) {
     kill(h->pid, SIGTERM);
-    assert_int_equal(exit_code(h->pid), 0);
+    expect_end(h);
 }
 
 /* ---- Peers ---- */
@@ -210,24 +204,6 @@ static const char *text_of(json_t *list_of_rows, size_t row, const char *key) {
     return json_string_value(json_object_get(json_array_get(list_of_rows, row), key));
 }
 
-/* A process that does nothing, to be watched. */
-static pid_t sleeper(void) {
-    pid_t pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        for (;;) {
-            pause();
-        }
-    }
-    return pid;
-}
-
-static void end_process(pid_t pid) {
-    kill(pid, SIGKILL);
-    (void)waitpid(pid, NULL, 0);
-}
-
 static int set_up(void **state) {
     trpi_format(root, sizeof(root), "/tmp/troupe-head-%d", (int)getpid());
     setenv("TROUPE_SESSION_ROOT", root, 1);
@@ -245,8 +221,8 @@ static void a_taken_port_is_one_clear_error(void **state) {
     head h = start_head();
     char line[512];
     const char *port = strrchr(h.address, ':') + 1;
-    trpi_head_options options = {.port = (uint16_t)atoi(port)};
-    assert_int_equal(exit_code(launch(&options, line, sizeof(line))), EXIT_FAILURE);
+    pid_t second = launch(port, line, sizeof(line));
+    assert_int_equal(test_child_exit_code(second, "the second head"), EXIT_FAILURE);
     assert_int_equal(strncmp(line, "error: ", 7), 0);
     assert_non_null(strstr(line, port));
     assert_ptr_equal(strchr(line, '\n'), line + strlen(line) - 1);
@@ -288,7 +264,7 @@ static void an_actor_goes_the_whole_way_over_the_wire(void **state) {
     (void)hear(node, TRPI_MSG_NODE_SHUTDOWN);
     trpi_msg bye = {.type = TRPI_MSG_NODE_BYE, .node_bye = {1, "shutdown"}};
     say(node, &bye);
-    assert_int_equal(exit_code(h.pid), 0);
+    expect_end(&h);
     close_peer(node);
     close_peer(driver);
 }
@@ -370,16 +346,16 @@ static void bytes_that_are_no_message_are_dropped_and_counted(void **state) {
 
 static void the_end_of_a_local_process_is_noticed_without_waiting_for_silence(void **state) {
     head h = start_head();
-    pid_t node_pid = sleeper(), driver_pid = sleeper();
+    pid_t node_pid = test_child_sleeper(), driver_pid = test_child_sleeper();
     peer *node = connect_node(&h, "node-a", node_pid);
     peer *other = connect_node(&h, "node-b", 0);
     peer *driver = connect_client(&h, "driver", driver_pid);
     peer *tool = connect_client(&h, "tool", 0);
     uint64_t actor = spawn_actor(driver, 0), began = trpi_now_ns();
     assert_int_equal(hear(node, TRPI_MSG_START)->start.actor, actor);
-    end_process(driver_pid);
+    test_child_kill(driver_pid);
     assert_int_equal(hear(node, TRPI_MSG_END)->end.cause, TRP_CAUSE_OWNER_DIED);
-    end_process(node_pid);
+    test_child_kill(node_pid);
     for (;;) { /* silence would take 5 s, and shows in the reason */
         json_t *nodes = list(tool, "nodes");
         bool dead = strcmp(text_of(nodes, 0, "state"), "dead") == 0;
@@ -433,7 +409,7 @@ static void a_node_that_says_no_goodbye_delays_the_end_by_its_timeout_only(void 
     peer *node = connect_node(&h, "node-a", 0);
     kill(h.pid, SIGTERM);
     (void)hear(node, TRPI_MSG_NODE_SHUTDOWN);
-    assert_int_equal(exit_code(h.pid), 0);
+    expect_end(&h);
     close_peer(node);
 }
 
@@ -446,14 +422,17 @@ static void a_tool_can_stop_this_cluster_and_no_other(void **state) {
     stop.head_shutdown.cluster = h.cluster;
     say(tool, &stop);
     assert_int_equal(hear(tool, TRPI_MSG_DONE)->done.code, TRP_OK);
-    assert_int_equal(exit_code(h.pid), 0);
+    expect_end(&h);
     char pidfile[256];
     trpi_format(pidfile, sizeof(pidfile), "%s/%.8s/head.pid", root, h.cluster);
     assert_false(trpi_file_exists(pidfile));
     close_peer(tool);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    if (argc == 3 && strcmp(argv[1], "head") == 0) {
+        return be_head(argv[2]);
+    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_taken_port_is_one_clear_error),
         cmocka_unit_test(an_actor_goes_the_whole_way_over_the_wire),

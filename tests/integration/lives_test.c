@@ -1,5 +1,6 @@
 /* lives_test.c: how actors end, who is told, and what goes with them. */
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -7,12 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "tests/lib/actors.h"
+#include "tests/lib/child.h"
 #include "tests/lib/cluster.h"
 
 enum { RACERS = 100 };
@@ -221,27 +222,20 @@ static int be_a_driver(void) {
 
 static void A15_a_killed_driver_takes_all_but_its_detached_actors_with_it(void **state) {
     int fds[2];
-    assert_int_equal(pipe(fds), 0);
-    pid_t driver = fork();
-    if (driver == 0) {
-        dup2(fds[1], STDOUT_FILENO);
-        close(fds[0]);
-        execl("/proc/self/exe", "lives_test", "--driver", NULL);
-        _exit(127);
-    }
+    assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+    pid_t driver =
+        test_child_start((const char *[]){test_exe(), "--driver", NULL}, fds[1], STDERR_FILENO);
     close(fds[1]);
-    FILE *output = fdopen(fds[0], "r");
     char line[256];
     int pids[4];
     unsigned long long detached;
-    assert_non_null(fgets(line, sizeof line, output));
+    (void)test_read_line(fds[0], line, sizeof line, "the driver");
+    close(fds[0]);
     assert_int_equal(sscanf(line, "pids %d %d %d %d actor %llu", &pids[0], &pids[1], &pids[2],
                             &pids[3], &detached),
                      5);
-    fclose(output);
-    assert_int_equal(kill(driver, SIGKILL), 0);
     uint64_t before = test_now_ms();
-    waitpid(driver, NULL, 0);
+    test_child_kill(driver);
     for (int i = 0; i < 3; i++) {
         assert_true(test_until(process_gone, &pids[i], 5000));
     }

@@ -7,13 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "core/sys/process.h"
 #include "core/sys/session.h"
+#include "tests/lib/child.h"
 #include "tests/lib/probe.h"
 
 #define PATIENCE_MS 20000
@@ -56,18 +56,13 @@ static void a_driver_that_dies_is_noticed(void **state) {
     test_head_open(&head);
     test_head_start_node(&head);
     (void)test_head_wait(&head, TRPI_MSG_NODE_HELLO);
-    pid_t pid = fork();
-    if (pid == 0) {
-        for (;;) {
-            pause();
-        }
-    }
+    pid_t pid = test_child_sleeper();
     trpi_msg msg = {.type = TRPI_MSG_WATCH_PID, .watch_pid = {.client = 12, .pid = pid}};
     test_head_say(&head, &msg);
     assert_null(test_head_try(&head, TRPI_MSG_PID_GONE, 100));
     kill(pid, SIGKILL);
     assert_int_equal(test_head_wait(&head, TRPI_MSG_PID_GONE)->pid_gone.client, 12);
-    waitpid(pid, NULL, 0);
+    test_child_kill(pid);
     test_head_say(&head, &msg); /* one that is gone already */
     assert_int_equal(test_head_wait(&head, TRPI_MSG_PID_GONE)->pid_gone.client, 12);
     test_head_close(&head);

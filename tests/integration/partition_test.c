@@ -5,6 +5,7 @@
  * own, too, since that is what tells hosts apart. Packets are lost because each side believes its
  * neighbour at an address that nobody has, which no socket is told of. Needs root, ip and nsenter.
  */
+#include <fcntl.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -21,6 +22,7 @@
 #include <jansson.h>
 
 #include "tests/lib/actors.h"
+#include "tests/lib/child.h"
 #include "tests/lib/cluster.h"
 
 #define NEAR_IP "10.77.0.1"
@@ -83,7 +85,6 @@ _Noreturn static void be_the_first_process(void) {
 /* Two steps: its network must be there before the node that uses it, and `address` is known by
  * then. */
 _Noreturn static void be_the_far_host(int ready, int go) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
     char byte = unshare(CLONE_NEWNET | CLONE_NEWPID | CLONE_NEWNS) == 0;
     ssize_t count = write(ready, &byte, 1);
     for (size_t used = 0; count > 0 && used + 1 < sizeof address; used += (size_t)count) {
@@ -92,7 +93,7 @@ _Noreturn static void be_the_far_host(int ready, int go) {
     setenv("TROUPE_SESSION_ROOT", far.root, 1);
     unsetenv("TROUPE_ADDRESS");
     (void)!freopen("/dev/null", "w", stdout);
-    pid_t first = fork();
+    pid_t first = fork(); /* this process is one thread, and has no other */
     if (first == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL); /* and the kernel kills the rest of its namespace */
         be_the_first_process();
@@ -107,10 +108,9 @@ static bool begin_far_host(void) {
     char byte = 0;
     snprintf(far.root, sizeof far.root, "/tmp/trp-test-XXXXXX");
     assert_non_null(mkdtemp(far.root));
-    assert_int_equal(pipe(ready), 0);
-    assert_int_equal(pipe(go), 0);
-    far.pid = fork();
-    assert_true(far.pid >= 0);
+    assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
+    assert_int_equal(pipe2(go, O_CLOEXEC), 0);
+    far.pid = test_child_fork();
     if (far.pid == 0) {
         close(go[1]);
         be_the_far_host(ready[1], go[0]);
@@ -118,7 +118,7 @@ static bool begin_far_host(void) {
     close(ready[1]);
     close(go[0]);
     far.go = go[1];
-    bool is_there = read(ready[0], &byte, 1) == 1 && byte;
+    bool is_there = test_read(ready[0], &byte, 1, "the far host") == 1 && byte;
     close(ready[0]);
     return is_there;
 }
@@ -274,11 +274,9 @@ static int set_up(void **state) {
 }
 
 static int tear_down(void **state) {
-    int status = 0;
     if (missing) {
         if (far.pid > 0) {
-            kill(far.pid, SIGKILL);
-            waitpid(far.pid, &status, 0);
+            test_child_kill(far.pid);
             rmdir(far.root);
         }
         trp_buf_release(&output);
@@ -286,8 +284,7 @@ static int tear_down(void **state) {
     }
     trp_shutdown(&rt);
     must(sh("%s stop", troupe_bin()), "stop"); /* the head tells the far node, too */
-    assert_int_equal(waitpid(far.pid, &status, 0), far.pid);
-    assert_true(WIFEXITED(status));
+    assert_true(test_child_exit_code(far.pid, "the far host") >= 0);
     assert_int_equal(rmdir(near_root), 0);
     assert_int_equal(rmdir(far.root), 0);
     trp_buf_release(&output);

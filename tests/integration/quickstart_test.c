@@ -8,16 +8,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "core/sys/file.h"
+#include "tests/lib/child.h"
 #include "tests/lib/cluster.h"
 #include "tests/lib/runs.h"
 
-enum { TIMEOUT_MS = 120000, ARGS_MAX = 32 };
+enum { TIMEOUT_MS = 90000, ARGS_MAX = 32 };
 
 /* Everything that the script makes lies in TMPDIR; what it starts has that in its environment. */
 static char temp_dir[128], temp_entry[160], data_path[128], output_path[128], script[4096];
@@ -102,24 +102,16 @@ static bool is_said(void *text) {
 
 /* In a process group of its own, as a shell with job control starts it. */
 static pid_t start_script(const char **argv) {
-    pid_t pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        int fd = open(output_path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-        dup2(fd, STDOUT_FILENO);
-        dup2(fd, STDERR_FILENO);
-        setpgid(0, 0);
-        execv(argv[0], (char *const *)argv);
-        _exit(127);
-    }
-    setpgid(pid, pid);
+    int fd = open(output_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    pid_t pid = test_child_start(argv, fd, fd);
+    close(fd);
     return pid;
 }
 
 /* Sends the signal when `text` has been printed; `to_group`: as a terminal does. */
 static void interrupt_at(char *text, int number, bool to_group) {
     const char *argv[ARGS_MAX] = {NULL};
-    int status = 0;
     arguments(argv, "1000000");
     unlink(output_path);
     pid_t pid = start_script(argv);
@@ -128,9 +120,7 @@ static void interrupt_at(char *text, int number, bool to_group) {
         fail_msg("never said \"%s\": %s", text, (const char *)output.data);
     }
     assert_int_equal(kill(to_group ? -pid : pid, number), 0);
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_true(WIFEXITED(status));
-    assert_int_equal(WEXITSTATUS(status), 128 + number);
+    assert_int_equal(test_child_exit_code(pid, "the script"), 128 + number);
     expect_nothing_left();
 }
 

@@ -6,15 +6,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "core/sys/file.h"
+#include "tests/lib/child.h"
 #include "tests/lib/runs.h"
 
-enum { ARGS_MAX = 40 };
+enum { ARGS_MAX = 40, TIMEOUT_MS = 90000 };
 
 static test_cluster cluster;
 static char data_path[128];
@@ -67,7 +67,7 @@ static size_t arguments(const char **argv) {
 
 static int run(const char **argv, trp_buf *output) {
     trp_buf_clear(output);
-    int code = test_run(argv, output, 120000);
+    int code = test_run(argv, output, TIMEOUT_MS);
     assert_int_equal(trp_buf_append(output, "", 1), TRP_OK);
     return code;
 }
@@ -169,20 +169,12 @@ static bool has_checkpoints(void *name) {
 
 static void T05_an_interrupt_ends_it_with_130_and_an_intact_checkpoint(void **state) {
     const char *argv[ARGS_MAX] = {NULL};
-    int status = 0;
     small_run(argv, "interrupted", "1000000");
-    pid_t pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        execv(argv[0], (char *const *)argv);
-        _exit(127);
-    }
+    pid_t pid = test_child_start(argv, STDOUT_FILENO, STDERR_FILENO);
     char name[] = "interrupted";
     assert_true(test_until(has_checkpoints, name, 60000));
     assert_int_equal(kill(pid, SIGINT), 0);
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_true(WIFEXITED(status));
-    assert_int_equal(WEXITSTATUS(status), 130);
+    assert_int_equal(test_child_exit_code(pid, "the interrupted run"), 130);
     assert_int_equal(test_run_checkpoints(test_path(test_run_storage(), "interrupted")), 1);
 }
 

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "tests/lib/child.h"
 #include "tests/lib/cluster.h"
 
 enum { CALL_TIMEOUT_MS = 30000 };
@@ -140,13 +141,9 @@ static trp_code subject_spawn(trp_context *ctx, void *state, trp_bytes args, trp
 
 static trp_code subject_fork(trp_context *ctx, void *state, trp_bytes args, trp_buf *reply,
                              trp_error *err) {
-    pid_t pid = fork();
-    if (pid == 0) {
-        for (;;) {
-            pause();
-        }
-    }
-    return trp_buf_printf(reply, "%d", (int)pid);
+    pid_t pid;
+    trp_code code = test_stray_start(false, &pid, err);
+    return code != TRP_OK ? code : trp_buf_printf(reply, "%d", (int)pid);
 }
 
 static trp_code subject_echo(trp_context *ctx, void *state, trp_bytes args, trp_buf *reply,

@@ -1,17 +1,12 @@
 #include "tests/lib/cluster.h"
 
 #include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
-#include <poll.h>
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -20,6 +15,7 @@
 #include "actors/proc/client.h"
 #include "core/sys/file.h"
 #include "core/sys/session.h"
+#include "tests/lib/child.h"
 
 enum { START_TIMEOUT_MS = 60000, STOP_TIMEOUT_MS = 60000, SETTLE_MS = 10000 };
 
@@ -56,55 +52,6 @@ void test_serve_if_worker(const trp_actor_type *const *types) {
     trp_error err = {0};
     (void)!trp_init(types, NULL, &rt, &err); /* does not return */
     _exit(70);
-}
-
-/* ---- Running commands ---- */
-
-static int read_to_end(int fd, trp_buf *output, uint64_t end) {
-    char chunk[4096];
-    for (;;) {
-        uint64_t now = test_now_ms();
-        struct pollfd item = {.fd = fd, .events = POLLIN};
-        if (now >= end || poll(&item, 1, (int)(end - now)) == 0) {
-            return -1;
-        }
-        ssize_t got = read(fd, chunk, sizeof chunk);
-        if (got < 0 && errno == EINTR) {
-            continue;
-        }
-        if (got <= 0) {
-            return 0;
-        }
-        assert_int_equal(trp_buf_append(output, chunk, (size_t)got), TRP_OK);
-    }
-}
-
-int test_run(const char *const *argv, trp_buf *output, uint64_t timeout_ms) {
-    uint64_t end = test_now_ms() + timeout_ms;
-    int pipe_fds[2];
-    assert_int_equal(pipe2(pipe_fds, O_CLOEXEC), 0);
-    pid_t pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        dup2(pipe_fds[1], STDOUT_FILENO);
-        dup2(pipe_fds[1], STDERR_FILENO);
-        int null_fd = open("/dev/null", O_RDONLY);
-        dup2(null_fd, STDIN_FILENO);
-        execv(argv[0], (char *const *)argv);
-        _exit(127);
-    }
-    close(pipe_fds[1]);
-    trp_buf scratch = {0};
-    int ended = read_to_end(pipe_fds[0], output != NULL ? output : &scratch, end);
-    close(pipe_fds[0]);
-    trp_buf_release(&scratch);
-    if (ended != 0) {
-        kill(pid, SIGKILL);
-    }
-    int status = 0;
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-    }
-    return ended == 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
 static const char *troupe_bin(void) {

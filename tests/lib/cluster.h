@@ -58,10 +58,6 @@ void test_expect_all_free(trp_runtime *rt, uint64_t timeout_ms);
 void test_check_ok(trp_code code, const trp_error *err, const char *call, const char *file,
                    int line);
 
-/* Runs a command with arguments (ends with NULL), output captured (stdout and stderr); returns its
- * exit code, -1 when it did not end by itself within the timeout (it is killed then). */
-int test_run(const char *const *argv, trp_buf *output, uint64_t timeout_ms);
-
 /* Waits until `holds(arg)`; false when the deadline passed. The one place where tests poll. */
 bool test_until(bool (*holds)(void *arg), void *arg, uint64_t timeout_ms);
 

@@ -16,8 +16,7 @@
 #include "actors/proc/worker.h"
 #include "core/base/config.h"
 #include "core/net/clock.h"
-#include "core/sys/host.h"
-#include "core/sys/process.h"
+#include "tests/lib/child.h"
 
 #define PATIENCE_MS 20000
 
@@ -64,27 +63,16 @@ void test_node_if_asked(int argc, char **argv, const trp_actor_type *const *type
 }
 
 void test_head_start_node(test_head *head) {
-    char exe[512];
-    trp_error err = {0};
-    assert_int_equal(trpi_host_exe(exe, sizeof exe, &err), TRP_OK);
-    const char *argv[] = {exe, "node", head->address, NULL};
-    trpi_spawn spawn = {.exe = exe,
-                        .argv = argv,
-                        .in = -1,
-                        .out = 2,
-                        .err = 2,
-                        .keep_fd = -1,
-                        .own_group = true,
-                        .die_with_parent = true};
-    if (trpi_process_spawn(&spawn, &head->node, &err) != TRP_OK) {
-        fail_msg("%s", err.message);
-    }
+    const char *argv[] = {test_exe(), "node", head->address, NULL};
+    head->node = test_child_start(argv, STDERR_FILENO, STDERR_FILENO);
 }
 
 int test_head_wait_node(test_head *head, uint64_t timeout_ms) {
     uint64_t deadline_ns = trpi_deadline_ns(timeout_ms);
     while (waitpid(head->node, &head->node_status, WNOHANG) == 0) {
         if (trpi_now_ns() >= deadline_ns) {
+            test_child_describe(head->node, "the node daemon");
+            test_child_kill(head->node);
             fail_msg("the node daemon did not end");
         }
         test_head_listen(head, 5);

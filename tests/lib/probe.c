@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -16,6 +15,7 @@
 
 #include "core/sys/host.h"
 #include "core/sys/process.h"
+#include "tests/lib/child.h"
 
 /* ---- The actor ---- */
 
@@ -170,37 +170,16 @@ static trp_code probe_print(trp_context *ctx, void *state, trp_bytes args, trp_b
 
 static trp_code probe_child(trp_context *ctx, void *state, trp_bytes args, trp_buf *reply,
                             trp_error *err) {
-    pid_t pid = fork();
-    if (pid == 0) {
-        sleep_ms(3600000);
-        _exit(0);
-    }
-    return trp_buf_printf(reply, "%d", (int)pid);
+    pid_t pid;
+    trp_code code = test_stray_start(false, &pid, err);
+    return code != TRP_OK ? code : trp_buf_printf(reply, "%d", (int)pid);
 }
 
-/* A child's child in a session of its own, like any daemon. */
 static trp_code probe_daemon(trp_context *ctx, void *state, trp_bytes args, trp_buf *reply,
                              trp_error *err) {
-    int fds[2];
-    pid_t pid = 0;
-    if (pipe(fds) != 0) {
-        return TRP_EIO;
-    }
-    pid_t child = fork();
-    if (child == 0) {
-        setsid();
-        pid_t grandchild = fork();
-        if (grandchild == 0) {
-            sleep_ms(3600000);
-        }
-        (void)!write(fds[1], &grandchild, sizeof grandchild);
-        _exit(0);
-    }
-    (void)!read(fds[0], &pid, sizeof pid);
-    waitpid(child, NULL, 0);
-    close(fds[0]);
-    close(fds[1]);
-    return trp_buf_printf(reply, "%d", (int)pid);
+    pid_t pid;
+    trp_code code = test_stray_start(true, &pid, err);
+    return code != TRP_OK ? code : trp_buf_printf(reply, "%d", (int)pid);
 }
 
 /* Waits until so many signals have come. */

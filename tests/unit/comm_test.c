@@ -11,7 +11,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <troupe/comm.h>
 #include <unistd.h>
 
@@ -20,6 +19,7 @@
 #include "core/base/base.h"
 #include "core/net/clock.h"
 #include "core/sys/file.h"
+#include "tests/lib/child.h"
 
 enum { WORLD_MAX = 5, TIMEOUT_MS = 20000 };
 #define TOKEN UINT64_C(0x123456789abcdef0)
@@ -94,17 +94,14 @@ static void run_threads(rank_state *ranks, int world) {
 static void run_processes(rank_state *ranks, int world) {
     pid_t pids[WORLD_MAX];
     for (int i = 0; i < world; i++) {
-        pids[i] = fork();
-        assert_true(pids[i] >= 0);
+        pids[i] = test_child_fork();
         if (pids[i] == 0) {
             rank_main(&ranks[i]);
             _exit(0);
         }
     }
     for (int i = 0; i < world; i++) {
-        int status;
-        assert_int_equal(waitpid(pids[i], &status, 0), pids[i]);
-        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        assert_int_equal(test_child_exit_code(pids[i], "a rank"), 0);
     }
 }
 

@@ -20,6 +20,7 @@
 
 #include "core/sys/fdpass.h"
 #include "core/sys/process.h"
+#include "tests/lib/child.h"
 
 #define PATIENCE_MS 20000
 
@@ -37,16 +38,9 @@ static int run_shell(trpi_spawn spawn, const char *script, char *output, size_t 
     assert_string_equal(err.message, "");
     assert_int_equal(code, TRP_OK);
     close(fds[1]);
-    size_t used = 0;
-    ssize_t got;
-    while ((got = read(fds[0], output + used, size - 1 - used)) > 0) {
-        used += (size_t)got;
-    }
-    output[used] = '\0';
+    output[test_read(fds[0], output, size - 1, "the shell")] = '\0';
     close(fds[0]);
-    int status = 0;
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    return status;
+    return test_child_wait(pid, "the shell", PATIENCE_MS);
 }
 
 static const trpi_spawn plain = {.in = -1, .out = -1, .err = -1, .keep_fd = -1};
@@ -102,10 +96,8 @@ static void standard_streams_may_be_given_in_any_order(void **state) {
     dup2(saved, 1);
     close(saved);
     close(fds[1]);
-    assert_int_equal(waitpid(pid, NULL, 0), pid);
-    ssize_t got = read(fds[0], output, sizeof(output) - 1);
-    assert_true(got > 0);
-    output[got] = '\0';
+    output[test_read(fds[0], output, sizeof(output) - 1, "the shell")] = '\0';
+    (void)test_child_wait(pid, "the shell", PATIENCE_MS);
     assert_string_equal(output, "out\nerr\n");
     close(fds[0]);
 }
@@ -168,7 +160,6 @@ static void a_group_dies_with_its_children_and_the_pidfd_tells(void **state) {
     static const char *const argv[] = {"sh", "-c", "sleep 1000 & sleep 1000", NULL};
     trpi_spawn spawn = plain;
     pid_t pid;
-    int status;
     char text[64];
     spawn.exe = "/bin/sh";
     spawn.argv = argv;
@@ -181,7 +172,7 @@ static void a_group_dies_with_its_children_and_the_pidfd_tells(void **state) {
     assert_false(readable(pidfd, 0));
     trpi_kill_group(pid, SIGKILL);
     assert_true(readable(pidfd, PATIENCE_MS));
-    assert_int_equal(waitpid(pid, &status, 0), pid);
+    int status = test_child_wait(pid, "the group's leader", PATIENCE_MS);
     trpi_wait_status_text(status, text, sizeof(text));
     assert_string_equal(text, "signal 9 (SIGKILL)");
     close(pidfd);
@@ -199,15 +190,14 @@ static void a_new_session_has_no_terminal_of_ours(void **state) {
     spawn.new_session = true;
     assert_int_equal(trpi_process_spawn(&spawn, &pid, NULL), TRP_OK);
     assert_int_equal(getsid(pid), pid);
-    kill(pid, SIGKILL);
-    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    test_child_kill(pid);
 }
 
 static void a_child_dies_with_its_parent(void **state) {
     int fds[2];
     pid_t grandchild = 0;
     assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
-    pid_t middle = fork();
+    pid_t middle = test_child_fork();
     if (middle == 0) {
         static const char *const argv[] = {"sleep", "1000", NULL};
         trpi_spawn spawn = plain;
@@ -222,11 +212,11 @@ static void a_child_dies_with_its_parent(void **state) {
         pause();
         _exit(0);
     }
-    assert_int_equal(read(fds[0], &grandchild, sizeof(grandchild)), sizeof(grandchild));
+    assert_int_equal(test_read(fds[0], &grandchild, sizeof(grandchild), "the child"),
+                     sizeof(grandchild));
     int pidfd = trpi_pidfd_open(grandchild);
     assert_true(pidfd >= 0);
-    kill(middle, SIGKILL);
-    assert_int_equal(waitpid(middle, NULL, 0), middle);
+    test_child_kill(middle);
     assert_true(readable(pidfd, PATIENCE_MS));
     close(pidfd);
     close(fds[0]);
@@ -234,42 +224,46 @@ static void a_child_dies_with_its_parent(void **state) {
 }
 
 static void a_parent_that_is_gone_is_noticed(void **state) {
-    pid_t pid = fork();
+    pid_t pid = test_child_fork();
     if (pid == 0) {
         _exit(trpi_die_with_parent(getpid()) ? 1 : 0);
     }
-    int status;
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_int_equal(status, 0);
+    assert_int_equal(test_child_exit_code(pid, "the child"), 0);
+}
+
+/* 0 if a child's child that lost its parent is ours now. Runs in a child: no asserts. */
+static int adopt_an_orphan(void) {
+    static const char *const argv[] = {"sh", "-c", "sleep 1000 & echo $!", NULL};
+    trpi_spawn spawn = plain;
+    char line[64] = "";
+    int fds[2];
+    pid_t parent, ended, rest = -1;
+    spawn.exe = "/bin/sh";
+    spawn.argv = argv;
+    if (trpi_become_subreaper(NULL) != TRP_OK || pipe2(fds, O_CLOEXEC) != 0) {
+        return 1;
+    }
+    spawn.out = fds[1];
+    if (trpi_process_spawn(&spawn, &parent, NULL) != TRP_OK) {
+        return 2;
+    }
+    struct pollfd end = {.fd = trpi_pidfd_open(parent), .events = POLLIN};
+    if (poll(&end, 1, PATIENCE_MS) == 1 && read(fds[0], line, sizeof(line) - 1) > 0) {
+        pid_t orphan = (pid_t)strtol(line, NULL, 10);
+        ended = waitpid(parent, NULL, WNOHANG);
+        rest = waitpid(orphan, NULL, WNOHANG); /* no child of ours would be an error */
+        kill(orphan, SIGKILL);
+        return ended == parent && rest == 0 ? 0 : 3;
+    }
+    return 4;
 }
 
 static void orphans_come_to_a_subreaper(void **state) {
-    pid_t pid = fork();
+    pid_t pid = test_child_fork();
     if (pid == 0) {
-        if (trpi_become_subreaper(NULL) != TRP_OK) {
-            _exit(1);
-        }
-        pid_t middle = fork();
-        if (middle == 0) {
-            if (fork() == 0) {
-                pause();
-            }
-            _exit(0);
-        }
-        waitpid(middle, NULL, 0);
-        /* The orphan is ours now: there is a child that has not ended. */
-        int rest = waitpid(-1, NULL, WNOHANG);
-        char path[64], line[64] = "";
-        snprintf(path, sizeof(path), "/proc/self/task/%d/children", (int)getpid());
-        FILE *file = fopen(path, "r");
-        if (file != NULL && fgets(line, sizeof(line), file) != NULL) {
-            kill((pid_t)strtol(line, NULL, 10), SIGKILL);
-        }
-        _exit(rest == 0 ? 0 : 2);
+        _exit(adopt_an_orphan());
     }
-    int status;
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_int_equal(status, 0);
+    assert_int_equal(test_child_exit_code(pid, "the subreaper"), 0);
 }
 
 static void pid_and_start_time_name_a_process(void **state) {
@@ -294,14 +288,15 @@ static void a_process_that_cannot_be_looked_at_is_not_called_gone(void **state) 
 }
 
 static void a_zombie_is_no_process_any_more(void **state) {
-    pid_t pid = fork();
+    pid_t pid = test_child_fork();
     if (pid == 0) {
         _exit(0);
     }
-    siginfo_t info;
-    assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
+    int pidfd = trpi_pidfd_open(pid);
+    assert_true(readable(pidfd, PATIENCE_MS));
     assert_true(trpi_process_start_time(pid) == 0);
-    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    assert_int_equal(test_child_exit_code(pid, "the zombie"), 0);
+    close(pidfd);
 }
 
 static void a_pidfd_of_nobody_is_none(void **state) {
