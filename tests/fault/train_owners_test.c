@@ -7,12 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "core/sys/file.h"
+#include "tests/lib/child.h"
 #include "tests/lib/runs.h"
 
 enum { KILL_AT = 12 };
@@ -155,13 +155,8 @@ static int drive(const char *name) {
 
 static pid_t start_driver(const char *name) {
     setenv("TEST_STORAGE", test_run_storage(), 1);
-    pid_t pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        execl("/proc/self/exe", "train_owners_test", "--drive", name, (char *)NULL);
-        _exit(127);
-    }
-    return pid;
+    return test_child_start((const char *[]){test_exe(), "--drive", name, NULL}, STDOUT_FILENO,
+                            STDERR_FILENO);
 }
 
 static bool has_step(void *name) {
@@ -170,13 +165,11 @@ static bool has_step(void *name) {
 
 static void T32_a_killed_driver_leaves_nothing_and_can_be_started_again(void **state) {
     char name[] = "driver";
-    int status;
     pid_t workers[8], pid = start_driver(name);
     assert_true(test_until(has_step, name, 60000));
     size_t count = test_actor_pids(rt, trp_worker_type.name, workers, 8);
     assert_int_equal(count, 3);
-    assert_int_equal(kill(pid, SIGKILL), 0);
-    assert_int_equal(waitpid(pid, &status, 0), pid);
+    test_child_kill(pid);
     assert_true(test_until(no_actor_lives, NULL, 5000));
     expect_gone(workers, count);
     test_expect_all_free(rt, 5000);
@@ -189,10 +182,7 @@ static void two_drivers_of_one_run_are_not_at_it_together(void **state) {
     pid_t pid = start_driver(name);
     assert_true(test_until(has_step, name, 60000));
     expect_goes_on(name, true);
-    int status;
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_true(WIFEXITED(status));
-    assert_int_equal(WEXITSTATUS(status), 3);
+    assert_int_equal(test_child_exit_code(pid, "the first driver"), 3);
     assert_true(test_until(no_actor_lives, NULL, 5000));
     test_expect_all_free(rt, 5000);
 }
@@ -235,12 +225,6 @@ static void kill_head(test_run_seen *seen, const trp_train_event *event) {
     }
 }
 
-static void start_cluster(void) {
-    static const test_node nodes[] = {{.cpus = 2}, {.cpus = 2}};
-    test_cluster_start(&cluster, nodes, 2);
-    rt = test_connect(&cluster, types);
-}
-
 static bool no_process(void *arg) {
     pid_t pids[8];
     return test_cluster_processes(&cluster, pids, 8) == 0;
@@ -271,20 +255,16 @@ static void a_head_that_is_killed_ends_the_run_and_the_next_cluster_goes_on(void
     trp_shutdown(&rt);
     end_nodes();
     test_cluster_stop(&cluster);
-    start_cluster();
+    (void)test_runs_begin(&cluster, 2, types, &rt);
     expect_goes_on("head", false);
 }
 
 static int start(void **state) {
-    start_cluster();
-    return 0;
+    return test_runs_begin(&cluster, 2, types, &rt);
 }
 
 static int stop(void **state) {
-    trp_shutdown(&rt);
-    test_cluster_stop(&cluster);
-    test_run_clean();
-    return 0;
+    return test_runs_end(&cluster, &rt);
 }
 
 int main(int argc, char **argv) {

@@ -276,17 +276,11 @@ static void T15_what_an_older_attempt_left_is_swept_and_its_numbers_are_not_used
 }
 
 static int start(void **state) {
-    static const test_node nodes[] = {{.cpus = 2}};
-    test_cluster_start(&cluster, nodes, 1);
-    rt = test_connect(&cluster, types);
-    return 0;
+    return test_runs_begin(&cluster, 1, types, &rt);
 }
 
 static int stop(void **state) {
-    trp_shutdown(&rt);
-    test_cluster_stop(&cluster);
-    test_run_clean();
-    return 0;
+    return test_runs_end(&cluster, &rt);
 }
 
 int main(void) {

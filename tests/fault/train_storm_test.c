@@ -301,18 +301,11 @@ static void five_kills_at_random_moments_change_no_bit_at_stage_0(void **state) 
 }
 
 static int start(void **state) {
-    static const test_node nodes[] = {{.cpus = 2}, {.cpus = 2}};
-    test_cluster_start(&cluster, nodes, 2);
-    rt = test_connect(&cluster, types);
-    return 0;
+    return test_runs_begin(&cluster, 2, types, &rt);
 }
 
-/* Asserts that no process, shared segment or descriptor is left. */
 static int stop(void **state) {
-    trp_shutdown(&rt);
-    test_cluster_stop(&cluster);
-    test_run_clean();
-    return 0;
+    return test_runs_end(&cluster, &rt);
 }
 
 int main(void) {

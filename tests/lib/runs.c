@@ -37,6 +37,24 @@ void test_run_clean(void) {
     }
 }
 
+int test_runs_begin(test_cluster *cluster, size_t nodes, const trp_actor_type *const *types,
+                    trp_runtime **ret_rt) {
+    static const test_node node = {.cpus = 2};
+    test_cluster_start(cluster, &node, 1);
+    for (size_t i = 1; i < nodes; i++) {
+        test_cluster_add(cluster, &node);
+    }
+    *ret_rt = test_connect(cluster, types);
+    return 0;
+}
+
+int test_runs_end(test_cluster *cluster, trp_runtime **rt) {
+    trp_shutdown(rt);
+    test_cluster_stop(cluster);
+    test_run_clean();
+    return 0;
+}
+
 static void on_state(test_run_seen *seen, const trp_train_event *event) {
     const char *last = strrchr(seen->states, ' ');
     last = last != NULL ? last + 1 : seen->states;

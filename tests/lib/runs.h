@@ -30,6 +30,13 @@ trp_train_options test_run_options(const char *function, const char *name, int w
 const char *test_run_storage(void);
 void test_run_clean(void);
 
+/* Setup of a group of tests that share a cluster: so many nodes of two CPUs each, and this process
+ * as a driver. The teardown asserts that nothing of it is left, and removes the storage. Both
+ * return what cmocka wants of them. */
+int test_runs_begin(test_cluster *cluster, size_t nodes, const trp_actor_type *const *types,
+                    trp_runtime **ret_rt);
+int test_runs_end(test_cluster *cluster, trp_runtime **rt);
+
 /* A train function, "counts": counts from 1 to `last`, every step in step with the other ranks, and
  * every `every` steps each rank brings a file shard-R that tells the step. The configuration is a
  * test_count. */
