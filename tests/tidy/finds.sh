@@ -80,6 +80,12 @@ put tests/unit/x_test.c << 'END'
 int c(void) { assert(1); }
 int b(void) { return system("ls"); }
 void d(void) { strcpy(x, y); } /* BAD */
+int e(void) { return fork(); } /* BAD */
+int f(void) { return test_child_fork(); }
+int g(pid_t pid) { return waitpid(pid, NULL, 0); } /* BAD */
+int h(pid_t pid) { return waitpid(pid, NULL, WNOHANG); }
+int i(void) { return wait(NULL); } /* BAD */
+void j(void) { trpi_wait(NULL); }
 END
 
 grep -rn 'BAD' "$tree" | sed -E "s#^$tree/([^:]*:[0-9]+):.*#\1#" | sort -u > "$tree/expected"
