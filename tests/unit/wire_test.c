@@ -17,6 +17,7 @@
 #include "tests/fuzz/wire_samples.h"
 
 #define SAMPLES_EACH 50
+#define VERSION "\x02" /* TRPI_WIRE_VERSION, as msgpack writes it */
 
 static trpi_arena arena;
 static trp_buf frame;
@@ -156,10 +157,10 @@ static void a_frame_is_what_msgpack_understands(void **state) {
     }
 }
 
-/* A PING with the given encoding of its number. */
-static trp_code decode_ping(const char *number, size_t size, trpi_msg *msg, trp_error *err) {
+/* A PID_GONE with the given encoding of its number. */
+static trp_code decode_gone(const char *number, size_t size, trpi_msg *msg, trp_error *err) {
     static char bytes[64];
-    memcpy(bytes, "\x93\x01\x16", 3);
+    memcpy(bytes, "\x93" VERSION "\x2c", 3);
     memcpy(bytes + 3, number, size);
     return decode(bytes, 3 + size, msg, err);
 }
@@ -182,8 +183,8 @@ static void a_number_is_taken_in_every_width(void **state) {
     };
     for (size_t i = 0; i < TRPI_COUNTOF(cases); i++) {
         trpi_msg msg;
-        assert_int_equal(decode_ping(cases[i].bytes, cases[i].size, &msg, NULL), TRP_OK);
-        assert_true(msg.ping.seq == cases[i].value);
+        assert_int_equal(decode_gone(cases[i].bytes, cases[i].size, &msg, NULL), TRP_OK);
+        assert_true(msg.pid_gone.client == cases[i].value);
     }
 }
 
@@ -201,15 +202,16 @@ static void a_negative_number_is_taken_where_it_may_be(void **state) {
         {"\xd3\x80\x00\x00\x00\x00\x00\x00\x00", 9, INT64_MIN},
     };
     for (size_t i = 0; i < TRPI_COUNTOF(cases); i++) {
-        char bytes[64] = "\x94\x01\x14"; /* WORKER_HELLO: pid, token */
+        char bytes[64] = "\x94" VERSION "\x14"; /* WORKER_HELLO: pid, token */
         trpi_msg msg;
         trp_error err;
         memcpy(bytes + 3, cases[i].bytes, cases[i].size);
         bytes[3 + cases[i].size] = 7;
         assert_int_equal(decode(bytes, 4 + cases[i].size, &msg, &err), TRP_OK);
         assert_true(msg.worker_hello.pid == cases[i].value);
-        assert_int_equal(decode_ping(cases[i].bytes, cases[i].size, &msg, &err), TRP_EPROTOCOL);
-        assert_string_equal(err.message, "decode PING.seq: expected a number that is not negative");
+        assert_int_equal(decode_gone(cases[i].bytes, cases[i].size, &msg, &err), TRP_EPROTOCOL);
+        assert_string_equal(err.message,
+                            "decode PID_GONE.client: expected a number that is not negative");
     }
 }
 
@@ -241,7 +243,7 @@ static void another_version_is_refused_with_both_versions(void **state) {
     trp_error err;
     assert_int_equal(decode("\x93\x07\x16\x05", 4, &msg, &err), TRP_EPROTOCOL);
     assert_non_null(strstr(err.message, "version 7"));
-    assert_non_null(strstr(err.message, "this program 1"));
+    assert_non_null(strstr(err.message, "this program 2"));
 }
 
 static void what_is_no_message_is_refused(void **state) {
@@ -254,30 +256,30 @@ static void what_is_no_message_is_refused(void **state) {
         {"\x01", 1, "decode frame: expected a list"},
         {"\x90", 1, "decode frame: frame ends early"},
         {"\x92\xa1x", 3, "decode frame: expected a whole number"},
-        {"\x92\x01\xcd\x03\xe7", 5, "decode frame: no message has number 999"},
-        {"\x92\x01\x00", 3, "decode frame: no message has number 0"},
-        {"\x92\x01\xcf\x00\x00\x00\x01\x00\x00\x00\x16", 11,
+        {"\x92" VERSION "\xcd\x03\xe7", 5, "decode frame: no message has number 999"},
+        {"\x92" VERSION "\x00", 3, "decode frame: no message has number 0"},
+        {"\x92" VERSION "\xcf\x00\x00\x00\x01\x00\x00\x00\x16", 11,
          "decode frame: no message has number 4294967318"},
-        {"\x94\x01\x16\x05\x05", 5, "decode PING: another number of fields"},
-        {"\x92\x01\x16", 3, "decode PING: another number of fields"},
-        {"\x93\x01\x16\xa1x", 5, "decode PING.seq: expected a whole number"},
-        {"\x93\x01\x16\xc0", 4, "decode PING.seq: expected a whole number"},
-        {"\x93\x01\x16\xcb\x40\x00\x00\x00\x00\x00\x00\x00", 12,
-         "decode PING.seq: expected a whole number"},
-        {"\x94\x01\x14\xcf\xff\xff\xff\xff\xff\xff\xff\xff\x01", 13,
+        {"\x94" VERSION "\x2c\x05\x05", 5, "decode PID_GONE: another number of fields"},
+        {"\x92" VERSION "\x2c", 3, "decode PID_GONE: another number of fields"},
+        {"\x93" VERSION "\x2c\xa1x", 5, "decode PID_GONE.client: expected a whole number"},
+        {"\x93" VERSION "\x2c\xc0", 4, "decode PID_GONE.client: expected a whole number"},
+        {"\x93" VERSION "\x2c\xcb\x40\x00\x00\x00\x00\x00\x00\x00", 12,
+         "decode PID_GONE.client: expected a whole number"},
+        {"\x94" VERSION "\x14\xcf\xff\xff\xff\xff\xff\xff\xff\xff\x01", 13,
          "decode WORKER_HELLO.pid: number is too large"},
-        {"\x94\x01\x04\x01\x01", 5, "decode HEARTBEAT_ACK.known: expected true or false"},
-        {"\x94\x01\x05\x01\x01", 5, "decode NODE_BYE.reason: expected a text"},
-        {"\x94\x01\x05\x01\xc4\x01x", 7, "decode NODE_BYE.reason: expected a text"},
-        {"\x94\x01\x05\x01\xa3x\0y", 8, "decode NODE_BYE.reason: text contains a NUL"},
-        {"\x94\x01\x05\x01\xdb\xff\xff\xff\xff", 9,
+        {"\x94" VERSION "\x04\x01\x01", 5, "decode HEARTBEAT_ACK.known: expected true or false"},
+        {"\x94" VERSION "\x05\x01\x01", 5, "decode NODE_BYE.reason: expected a text"},
+        {"\x94" VERSION "\x05\x01\xc4\x01x", 7, "decode NODE_BYE.reason: expected a text"},
+        {"\x94" VERSION "\x05\x01\xa3x\0y", 8, "decode NODE_BYE.reason: text contains a NUL"},
+        {"\x94" VERSION "\x05\x01\xdb\xff\xff\xff\xff", 9,
          "decode NODE_BYE.reason: longer than the frame"},
-        {"\x95\x01\x34\x01\x01\xa1x", 7, "decode SIGNAL.data: expected bytes"},
-        {"\x95\x01\x34\x01\x01\xc6\x7f\xff\xff\xff", 10,
+        {"\x95" VERSION "\x34\x01\x01\xa1x", 7, "decode SIGNAL.data: expected bytes"},
+        {"\x95" VERSION "\x34\x01\x01\xc6\x7f\xff\xff\xff", 10,
          "decode SIGNAL.data: longer than the frame"},
-        {"\x94\x01\x08\x01\xdd\xff\xff\xff\xff", 9,
+        {"\x94" VERSION "\x08\x01\xdd\xff\xff\xff\xff", 9,
          "decode EXITED.death: list is longer than the frame"},
-        {"\x94\x01\x08\x01\x90", 5, "decode EXITED: death must be exactly one"},
+        {"\x94" VERSION "\x08\x01\x90", 5, "decode EXITED: death must be exactly one"},
     };
     for (size_t i = 0; i < TRPI_COUNTOF(cases); i++) {
         trpi_msg msg;
@@ -303,7 +305,7 @@ static void an_inner_field_is_named_with_those_around_it(void **state) {
 
 static void a_failed_decode_leaves_the_message_alone(void **state) {
     trpi_msg msg = {.type = TRPI_MSG_PONG, .pong = {.seq = 77}};
-    assert_int_equal(decode_ping("\xc0", 1, &msg, NULL), TRP_EPROTOCOL);
+    assert_int_equal(decode_gone("\xc0", 1, &msg, NULL), TRP_EPROTOCOL);
     assert_int_equal(msg.type, TRPI_MSG_PONG);
     assert_int_equal(msg.pong.seq, 77);
 }
@@ -371,11 +373,14 @@ static void a_line_shows_every_field(void **state) {
                               .args = {"xyz", 3}}};
     char line[1024];
     trpi_msg_print(&msg, line, sizeof(line));
-    assert_string_equal(line, "SPAWN request=3 type=counter name=\"a b\" resources=[{ name=cpu "
-                              "amount=20000 }] group=0 bundle=-1 node=0 restarts_max=0 "
-                              "restart_backoff_ms=0 start_timeout_ms=0 detached=false "
-                              "get_if_exists=false fail_if_infeasible=false call_retries_max=0 "
-                              "env=[] args=3B");
+    assert_string_equal(
+        line, "SPAWN request=3 type=counter name=\"a b\" resources=[{ name=cpu "
+              "amount=20000 }] group=0 bundle=-1 node=0 restarts_max=0 "
+              "restart_backoff_ms=0 start_timeout_ms=0 detached=false "
+              "get_if_exists=false fail_if_infeasible=false call_retries_max=0 "
+              "env=[] args=3B restart=0 restart_window_ms=0 retry_on=[] "
+              "liveness_ms=0 exclusive=false max_concurrency=0 max_pending_calls=0 "
+              "save_each_call=false gang=0 node_soft=false labels=[] schedule=0 cwd=\"\"");
 }
 
 static void a_line_is_cut_to_its_room(void **state) {
