@@ -18,6 +18,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -101,6 +102,9 @@ _Noreturn static void child_main(const trpi_spawn *spawn, pid_t parent, int repo
     }
     if ((spawn->new_session && setsid() < 0) ||
         (spawn->own_group && !spawn->new_session && setpgid(0, 0) != 0)) {
+        child_failed(report_fd, STAGE_GROUP);
+    }
+    if (spawn->subreaper && prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0) {
         child_failed(report_fd, STAGE_GROUP);
     }
     if (spawn->cwd != NULL && chdir(spawn->cwd) != 0) {
@@ -252,6 +256,54 @@ trp_code trpi_become_subreaper(trp_error *err) {
 bool trpi_die_with_parent(pid_t expected_parent) {
     /* First ask for the signal, then look: a parent that dies in between is seen by the look. */
     return prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) == 0 && getppid() == expected_parent;
+}
+
+/* ---- Finding a program ---- */
+
+static bool is_program(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISREG(info.st_mode) && access(path, X_OK) == 0;
+}
+
+static trp_code check_program(const char *name, const char *path, trp_error *err) {
+    struct stat info;
+    if (is_program(path)) {
+        return TRP_OK;
+    }
+    if (stat(path, &info) == 0) {
+        return trpi_fail(err, TRP_EINVALID, "%s: %s", path,
+                         S_ISREG(info.st_mode) ? "not executable (chmod +x)" : "is no file");
+    }
+    return trpi_fail(err, TRP_ENOTFOUND, "there is no program %s: %s: %s", name, path,
+                     strerror(errno));
+}
+
+trp_code trpi_program_find(const char *name, const char *cwd, const char *path, char *out,
+                           size_t size, trp_error *err) {
+    if (name[0] == '\0') {
+        return trpi_fail(err, TRP_EINVALID, "the program has no name");
+    }
+    if (strchr(name, '/') != NULL) {
+        bool in_cwd = name[0] != '/' && cwd != NULL;
+        trpi_format(out, size, "%s%s%s", in_cwd ? cwd : "", in_cwd ? "/" : "", name);
+        return check_program(name, out, err);
+    }
+    if (cwd != NULL) {
+        trpi_format(out, size, "%s/%s", cwd, name);
+        if (is_program(out)) {
+            return TRP_OK;
+        }
+    }
+    for (const char *at = path; *at != '\0';) {
+        size_t length = strcspn(at, ":");
+        trpi_format(out, size, "%.*s/%s", (int)length, at, name);
+        if (length > 0 && is_program(out)) { /* an empty entry would be the current directory */
+            return TRP_OK;
+        }
+        at += length + (at[length] == ':');
+    }
+    return trpi_fail(err, TRP_ENOTFOUND, "there is no program %s, neither in %s nor in PATH (%s)",
+                     name, cwd != NULL ? cwd : "a working directory", path);
 }
 
 void trpi_wait_status_text(int status, char *out, size_t size) {

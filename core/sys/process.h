@@ -22,6 +22,7 @@ typedef struct trpi_spawn {
     bool own_group; /* setpgid(0, 0) */
     bool die_with_parent;
     bool new_session; /* setsid: a daemon that outlives the terminal */
+    bool subreaper;   /* orphans below it stay below it as long as it lives */
 } trpi_spawn;
 TRP_CHECKED trp_code trpi_process_spawn(const trpi_spawn *spawn, pid_t *ret_pid, trp_error *err);
 
@@ -39,6 +40,12 @@ uint64_t trpi_process_start_time(pid_t pid);
 TRP_CHECKED trp_code trpi_become_subreaper(trp_error *err);
 /* SIGKILL for us when our parent dies; returns false if it is already gone (parent != expected). */
 bool trpi_die_with_parent(pid_t expected_parent);
+
+/* The path of a program as a shell would find it: a name with a slash from cwd; else a file of that
+ * name in cwd (NULL = not there), then in the directories of `path` ("/usr/local/bin:/bin").
+ * TRP_ENOTFOUND says where it was looked for, TRP_EINVALID that it can't be run. */
+TRP_CHECKED trp_code trpi_program_find(const char *name, const char *cwd, const char *path,
+                                       char *out, size_t size, trp_error *err);
 
 /* "signal 11 (SIGSEGV)" or "exit code 4" of a wait status. */
 void trpi_wait_status_text(int status, char *out, size_t size);
