@@ -45,20 +45,40 @@ const char *trp_cause_text(trp_cause cause) {
     return (unsigned)cause < TRP_CAUSE_COUNT ? texts[cause] : "unknown cause";
 }
 
+static void fail_with(trp_error *err, trp_code code, const char *format, va_list args) {
+    /* Formatted aside first: an argument may be err->message itself. */
+    char message[sizeof(err->message)];
+    (void)vsnprintf(message, sizeof(message), format, args);
+    trpi_error_clear(err);
+    err->code = code;
+    memcpy(err->message, message, sizeof(message));
+}
+
 trp_code trpi_fail(trp_error *err, trp_code code, const char *format, ...) {
     if (err != NULL) {
-        /* Formatted aside first: an argument may be err->message itself. */
-        char message[sizeof(err->message)];
         va_list args;
         va_start(args, format);
-        (void)vsnprintf(message, sizeof(message), format, args);
+        fail_with(err, code, format, args);
         va_end(args);
-        err->code = code;
-        err->node = 0;
-        err->actor = 0;
-        memcpy(err->message, message, sizeof(message));
     }
     return code;
+}
+
+trp_code trp_raise_at(trp_error *err, const char *file, int line, const char *function,
+                      const char *type, const char *format, ...) {
+    if (err != NULL) {
+        const char *slash = strrchr(file, '/'); /* where the compiler ran is nobody's business */
+        char kept[sizeof(err->type)];           /* `type` may be err->type, raised again */
+        TRPI_SET(kept, type != NULL ? type : "");
+        va_list args;
+        va_start(args, format);
+        fail_with(err, TRP_EUSER, format, args);
+        va_end(args);
+        memcpy(err->type, kept, sizeof(kept));
+        trpi_format(err->where, sizeof(err->where), "%s:%d %s()", slash ? slash + 1 : file, line,
+                    function);
+    }
+    return TRP_EUSER;
 }
 
 trp_code trpi_context(trp_error *err, trp_code code, const char *format, ...) {
@@ -82,5 +102,7 @@ void trpi_error_clear(trp_error *err) {
         err->node = 0;
         err->actor = 0;
         err->message[0] = '\0';
+        err->type[0] = '\0';
+        err->where[0] = '\0';
     }
 }

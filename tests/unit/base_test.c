@@ -94,6 +94,26 @@ static void a_cleared_error_is_empty(void **state) {
     trpi_error_clear(NULL);
 }
 
+static void a_raised_error_tells_type_and_place_which_context_keeps(void **state) {
+    trp_error err;
+    assert_int_equal(trp_raise_at(&err, "src/a/counter.c", 42, "add", "KeyError", "no %s", "k"),
+                     TRP_EUSER);
+    assert_int_equal(err.code, TRP_EUSER);
+    assert_string_equal(err.type, "KeyError");
+    assert_string_equal(err.where, "counter.c:42 add()");
+    (void)trpi_context(&err, err.code, "outer");
+    assert_string_equal(err.message, "outer: no k");
+    assert_string_equal(err.type, "KeyError");
+    assert_string_equal(err.where, "counter.c:42 add()");
+    (void)trpi_fail(&err, TRP_EIO, "of another kind");
+    assert_string_equal(err.type, "");
+    assert_string_equal(err.where, "");
+    assert_int_equal(trp_raise(&err, NULL, "%s", "without a type"), TRP_EUSER);
+    assert_string_equal(err.type, "");
+    assert_non_null(strstr(err.where, "base_test.c:"));
+    assert_int_equal(trp_raise(NULL, "KeyError", "nobody listens"), TRP_EUSER);
+}
+
 /* ---- Memory and text ---- */
 
 static void allocated_memory_is_zeroed_even_for_no_bytes(void **state) {
@@ -280,6 +300,7 @@ int main(void) {
         cmocka_unit_test(an_endless_context_is_cut_and_terminated),
         cmocka_unit_test(a_message_may_quote_itself),
         cmocka_unit_test(a_cleared_error_is_empty),
+        cmocka_unit_test(a_raised_error_tells_type_and_place_which_context_keeps),
         cmocka_unit_test(allocated_memory_is_zeroed_even_for_no_bytes),
         cmocka_unit_test(a_copy_of_no_text_is_empty),
         cmocka_unit_test(a_text_that_does_not_fit_is_cut),
