@@ -121,6 +121,16 @@ const char *trpi_msg_invalid(const trpi_msg *msg) {
         return check_code(msg->logs_data.code);
     case TRPI_MSG_REPLY:
         return check_code(msg->reply.code);
+    case TRPI_MSG_STORE_AT:
+        return check_code(msg->store_at.code);
+    case TRPI_MSG_STORE_CREATED:
+        return check_code(msg->store_created.code);
+    case TRPI_MSG_STORE_GOT:
+        return check_code(msg->store_got.code);
+    case TRPI_MSG_STORE_PART:
+        return check_code(msg->store_part.code);
+    case TRPI_MSG_STORE_RELAYED:
+        return check_code(msg->store_relayed.code);
     default:
         return NULL;
     }
