@@ -84,6 +84,16 @@ static const char *check_group(const trpi_msg_group_create *group) {
     return NULL;
 }
 
+static const char *check_spawn(const trpi_msg_spawn *spawn) {
+    if (spawn->restart > TRP_RESTART_NEVER) {
+        return "restart is no trp_restart";
+    }
+    if (spawn->schedule > TRP_SCHEDULE_SPREAD) {
+        return "schedule is no trp_schedule";
+    }
+    return check_resources(spawn->resources, spawn->resources_count);
+}
+
 static const char *check_actor_state(const trpi_msg_actor_state *state) {
     if (state->phase > TRP_ACTOR_DEAD && state->phase != TRPI_PHASE_UNKNOWN) {
         return "phase is no trp_actor_phase";
@@ -96,9 +106,11 @@ const char *trpi_msg_invalid(const trpi_msg *msg) {
     case TRPI_MSG_NODE_HELLO:
         return check_resources(msg->node_hello.resources, msg->node_hello.resources_count);
     case TRPI_MSG_SPAWN:
-        return check_resources(msg->spawn.resources, msg->spawn.resources_count);
+        return check_spawn(&msg->spawn);
     case TRPI_MSG_GROUP_CREATE:
         return check_group(&msg->group_create);
+    case TRPI_MSG_GANG_CREATE:
+        return msg->gang_create.policy <= TRP_GANG_RESTART ? NULL : "policy is no trp_gang_policy";
     case TRPI_MSG_EXITED:
         return check_deaths(msg->exited.death, msg->exited.death_count, 1, 1);
     case TRPI_MSG_ACTOR_STATE:
@@ -119,10 +131,18 @@ const char *trpi_msg_invalid(const trpi_msg *msg) {
         return check_code(msg->listed.code);
     case TRPI_MSG_LOGS_DATA:
         return check_code(msg->logs_data.code);
-    case TRPI_MSG_REPLY:
-        return check_code(msg->reply.code);
+    case TRPI_MSG_SAVED:
+        return check_code(msg->saved.code);
+    case TRPI_MSG_GANGED:
+        return check_code(msg->ganged.code);
     case TRPI_MSG_STORE_AT:
         return check_code(msg->store_at.code);
+    case TRPI_MSG_JOBBED:
+        return check_code(msg->jobbed.code);
+    case TRPI_MSG_BLOB_DATA:
+        return check_code(msg->blob_data.code);
+    case TRPI_MSG_REPLY:
+        return check_code(msg->reply.code);
     case TRPI_MSG_STORE_CREATED:
         return check_code(msg->store_created.code);
     case TRPI_MSG_STORE_GOT:
