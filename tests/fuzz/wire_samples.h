@@ -30,6 +30,10 @@ static uint64_t sample_u64(uint64_t *random, const char *field) {
         sample_named(field, "phase") || sample_named(field, "strategy")) {
         return draw % 4;
     }
+    if (sample_named(field, "restart") || sample_named(field, "schedule") ||
+        sample_named(field, "policy")) {
+        return draw % 2;
+    }
     return draw % 2 == 0 ? sample_next(random) >> (draw >> 8) % 64
                          : edges[(draw >> 8) % TRPI_COUNTOF(edges)];
 }
