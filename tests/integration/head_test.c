@@ -21,6 +21,7 @@
 #include "core/sys/host.h"
 #include "core/wire/codec.h"
 #include "tests/lib/child.h"
+#include "tests/lib/net.h"
 
 #define PATIENCE_MS 10000 /* generous: only a failure waits for it */
 
@@ -211,8 +212,9 @@ static int set_up(void **state) {
 }
 
 static int tear_down(void **state) {
-    trpi_net_close(net);
-    return trpi_dir_remove(root, NULL) == TRP_OK ? 0 : -1;
+    trp_code code = trpi_dir_remove(root, NULL);
+    test_net_close(net);
+    return code == TRP_OK ? 0 : -1;
 }
 
 /* ---- Tests ---- */

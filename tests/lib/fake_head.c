@@ -17,6 +17,7 @@
 #include "core/base/config.h"
 #include "core/net/clock.h"
 #include "tests/lib/child.h"
+#include "tests/lib/net.h"
 
 #define PATIENCE_MS 20000
 
@@ -260,7 +261,7 @@ void test_head_close(test_head *head) {
     test_head_forget(head);
     letter_free(head->current);
     trpi_sock_close(head->sock);
-    trpi_net_close(head->net);
+    test_net_close(head->net);
 }
 
 /* ---- Calls ---- */

@@ -15,6 +15,7 @@
 
 #include "core/net/clock.h"
 #include "core/net/sock.h"
+#include "tests/lib/net.h"
 
 #define PATIENCE_MS 10000 /* generous: only a failure waits for it */
 
@@ -57,7 +58,7 @@ static int open_net(void **state) {
 }
 
 static int close_net(void **state) {
-    trpi_net_close(net);
+    test_net_close(net);
     net = NULL;
     return 0;
 }
