@@ -135,7 +135,7 @@ static void signals_keep_their_order_when_the_constructor_returns(void **state) 
             while (trpi_now_ns() < next_ns) {
             }
         }
-        test_caller_open(head, &test_head_wait(head, TRPI_MSG_STARTED)->started, &caller);
+        test_caller_open(head, test_wait_started(head, actor), &caller);
         trpi_format(expected, sizeof expected, "%s in order", number);
         assert_string_equal(test_caller_ask(&caller, "order", number), expected);
         test_end_probe(head, &caller);

@@ -268,13 +268,18 @@ uint64_t test_say_start(test_head *head, const test_start *what) {
     return last_actor;
 }
 
-void test_start_probe(test_head *head, test_caller *caller, int64_t *ret_pid) {
-    uint64_t actor = test_say_start(head, &(test_start){0});
+const trpi_msg_started *test_wait_started(test_head *head, uint64_t actor) {
     const trpi_msg_started *started;
     do { /* others are said again when this test was silent for long; a head drops them by their
             fence */
         started = &test_head_wait(head, TRPI_MSG_STARTED)->started;
     } while (started->actor != actor);
+    return started;
+}
+
+void test_start_probe(test_head *head, test_caller *caller, int64_t *ret_pid) {
+    uint64_t actor = test_say_start(head, &(test_start){0});
+    const trpi_msg_started *started = test_wait_started(head, actor);
     assert_int_equal(started->incarnation, TEST_PROBE_INCARNATION);
     assert_int_equal(strncmp(started->endpoint, "ipc://", 6), 0);
     assert_int_equal(strncmp(started->remote_endpoint, "tcp://127.0.0.1:", 16), 0);

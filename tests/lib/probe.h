@@ -18,7 +18,9 @@ typedef struct test_start {
 
 /* Says START for a new actor and returns its id. */
 uint64_t test_say_start(test_head *head, const test_start *what);
-/* The same, waits for STARTED and connects. ret_pid may be NULL. */
+/* Waits for the actor's STARTED; valid until the next wait. */
+const trpi_msg_started *test_wait_started(test_head *head, uint64_t actor);
+/* Says START, waits for STARTED and connects. ret_pid may be NULL. */
 void test_start_probe(test_head *head, test_caller *caller, int64_t *ret_pid);
 /* Waits for the actor's EXITED; its death, valid until the next wait. */
 const trpi_death *test_wait_exit(test_head *head, uint64_t actor);
