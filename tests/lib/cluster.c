@@ -109,20 +109,29 @@ size_t test_cluster_processes(const test_cluster *cluster, pid_t *pids, size_t m
     return test_processes_with(entry, pids, max);
 }
 
+/* By their start: process ids begin again at some point. */
+static int by_start(const void *a, const void *b) {
+    uint64_t left = ((const trpi_pidfile *)a)->start_time;
+    uint64_t right = ((const trpi_pidfile *)b)->start_time;
+    return left < right ? -1 : left > right;
+}
+
 size_t test_cluster_pids(const test_cluster *cluster, const char *role, pid_t *pids, size_t max) {
     trpi_pidfile *files = NULL;
     bool *alive = NULL;
-    size_t file_count = 0, count = 0;
+    size_t file_count = 0, living = 0, count = 0;
     setenv("TROUPE_SESSION_ROOT", cluster->root, 1);
     assert_int_equal(trpi_pidfile_list(&files, &alive, &file_count, NULL), TRP_OK);
-    for (size_t i = 0; i < file_count && count < max; i++) {
+    for (size_t i = 0; i < file_count; i++) {
         if (alive[i] && strcmp(files[i].role, role) == 0) {
-            size_t at = count++;
-            for (; at > 0 && pids[at - 1] > files[i].pid; at--) {
-                pids[at] = pids[at - 1];
-            }
-            pids[at] = files[i].pid;
+            files[living++] = files[i];
         }
+    }
+    if (living > 0) {
+        qsort(files, living, sizeof *files, by_start);
+    }
+    for (; count < living && count < max; count++) {
+        pids[count] = files[count].pid;
     }
     free(files);
     free(alive);
