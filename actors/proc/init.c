@@ -2,11 +2,11 @@
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 #include <troupe/runtime.h>
 
 #include "actors/proc/client.h"
 #include "actors/proc/worker.h"
+#include "actors/proc/worker_types.h"
 #include "core/base/config.h"
 
 static atomic_bool is_initialized;
@@ -17,26 +17,6 @@ const char *trp_version(void) {
 
 bool trp_is_worker(void) {
     return getenv(TRPI_ZYGOTE_ENV) != NULL;
-}
-
-static trp_code check_types(const trp_actor_type *const *types, trp_error *err) {
-    for (size_t i = 0; types != NULL && types[i] != NULL; i++) {
-        if (types[i]->name == NULL || types[i]->name[0] == '\0') {
-            return trpi_fail(err, TRP_EINVALID, "actor type %zu has no name", i);
-        }
-        if (types[i]->methods == NULL) {
-            return trpi_fail(err, TRP_EINVALID,
-                             "actor type %s: methods is NULL; a type without methods has a table "
-                             "with just { NULL, NULL }",
-                             types[i]->name);
-        }
-        for (size_t j = 0; j < i; j++) {
-            if (strcmp(types[j]->name, types[i]->name) == 0) {
-                return trpi_fail(err, TRP_EINVALID, "two actor types are named %s", types[i]->name);
-            }
-        }
-    }
-    return TRP_OK;
 }
 
 /* Only returns if the variable, which a node daemon sets, is not one of its. */
@@ -75,7 +55,7 @@ trp_code trp_init(const trp_actor_type *const *types, const trp_init_options *op
     types = types != NULL ? types : none;
     trp_code code = trpi_config_load(err);
     if (code == TRP_OK) {
-        code = check_types(types, err);
+        code = trpi_types_check(types, err);
     }
     if (code == TRP_OK && zygote != NULL) {
         code = serve(types, zygote, err);
