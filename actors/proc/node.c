@@ -47,7 +47,9 @@ void trpi_node_unwatch_fd(trpi_node *node, int *fd) {
  * daemon must never be at its limit. Connections of dead workers may still be open for a moment,
  * hence a part that is never given out. */
 trp_code trpi_node_may_open(const trpi_node *node, size_t count, trp_error *err) {
-    size_t used = DESCRIPTORS_OWN + node->descriptors_max / 16 + node->watches.count, cursor = 0;
+    size_t used = DESCRIPTORS_OWN + node->descriptors_max / 16 + node->watches.count +
+                  trpi_jobs_descriptors(node);
+    size_t cursor = 0;
     const trpi_program *program;
     while ((program = trpi_map_next(&node->programs_by_id, &cursor)) != NULL) {
         used += TRPI_ZYGOTE_DESCRIPTORS +
@@ -137,6 +139,12 @@ static void from_head(trpi_node *node, const trpi_msg *msg, trp_bytes frame) {
         trpi_node_watch(node, &msg->watch_pid);
     } else if (msg->type == TRPI_MSG_LOGS_QUERY) {
         trpi_node_logs_query(node, &msg->logs_query);
+    } else if (msg->type == TRPI_MSG_BLOB_DATA) {
+        trpi_blobs_data(node, &msg->blob_data);
+    } else if (msg->type == TRPI_MSG_JOB_START) {
+        trpi_jobs_start(node, &msg->job_start, frame);
+    } else if (msg->type == TRPI_MSG_JOB_END) {
+        trpi_jobs_end(node, &msg->job_end);
     } else {
         trpi_log(TRPI_WARN, "message_unexpected", "from=head type=%s", trpi_msg_name(msg->type));
     }
@@ -220,6 +228,8 @@ static void take_event(trpi_node *node, uint64_t data) {
         take_heartbeat_events(node);
     } else if (source == TRPI_SOURCE_WATCH) {
         trpi_node_watch_fired(node, id);
+    } else if (source == TRPI_SOURCE_JOB_STDOUT || source == TRPI_SOURCE_JOB_STDERR) {
+        trpi_jobs_read(node, id, source == TRPI_SOURCE_JOB_STDERR);
     } else if (source == TRPI_SOURCE_ZYGOTE || source == TRPI_SOURCE_ZYGOTE_OUTPUT) {
         trpi_program *program = trpi_map_get(&node->programs_by_id, id);
         if (program && source == TRPI_SOURCE_ZYGOTE) {
@@ -269,6 +279,12 @@ static void take_timer(trpi_node *node, const trpi_timer *timer, uint64_t now_ns
         break;
     case TRPI_TIMER_TRIM:
         trpi_node_trim(node);
+        break;
+    case TRPI_TIMER_BLOB:
+        trpi_blobs_due(node, timer->id, now_ns);
+        break;
+    case TRPI_TIMER_JOB:
+        trpi_jobs_due(node, timer->id, now_ns);
         break;
     case TRPI_TIMER_END:
         if (node->phase == TRPI_NODE_CLEARING || node->phase == TRPI_NODE_STOPPING) {
@@ -376,6 +392,8 @@ static void close_fd(int fd) {
 static void node_close(trpi_node *node) {
     trpi_heartbeat_stop(node->heartbeat);
     trpi_node_watch_close(node);
+    trpi_jobs_clear(node);
+    trpi_blobs_clear(node);
     trpi_node_dir_close(node);
     trpi_node_pidfile_remove(node);
     trpi_sock_close(node->head);
@@ -405,6 +423,8 @@ int trpi_node_main(const trpi_node_options *options) {
     node->epoll_fd = node->signal_fd = node->heartbeat_fd = -1;
     TAILQ_INIT(&node->programs);
     TAILQ_INIT(&node->flush);
+    TAILQ_INIT(&node->jobs);
+    trpi_blobs_init(node);
     trpi_uuid(node->uuid);
     trpi_log_set_who("node");
     if (node_open(node, &err) == TRP_OK) {

@@ -20,7 +20,7 @@
 
 /* ---- EXITED ---- */
 
-static void keep_said(trpi_node *node) {
+void trpi_node_keep_said(trpi_node *node) {
     trpi_said *said = &node->said[node->said_next];
     node->said_next = (node->said_next + 1) % TRPI_SAID_MAX;
     trp_buf_clear(&said->frame);
@@ -57,7 +57,7 @@ static void say_exited(trpi_node *node, uint64_t actor, trpi_death *death) {
     if (node->phase == TRPI_NODE_SERVING) {
         /* In the other phases the head knows from elsewhere: NODE_BYE, or the lease. */
         trpi_node_say(node, &msg);
-        keep_said(node);
+        trpi_node_keep_said(node);
     }
 }
 
@@ -143,8 +143,9 @@ static trpi_node_worker *worker_of(trpi_node *node, pid_t pid) {
 static void reap_one(trpi_node *node, pid_t pid) {
     int status = 0;
     trpi_program *program = trpi_zygote_of_pid(node, pid);
-    trpi_node_worker *worker = program ? NULL : worker_of(node, pid);
-    if (worker) {
+    trpi_node_job *job = trpi_jobs_of_pid(node, pid);
+    trpi_node_worker *worker = program || job ? NULL : worker_of(node, pid);
+    if (worker || job) {
         /* Its children, while its zombie still keeps the group's number from being used again. */
         trpi_kill_group(pid, SIGKILL);
     }
@@ -156,6 +157,10 @@ static void reap_one(trpi_node *node, pid_t pid) {
     }
     if (worker) {
         worker_gone(node, worker, status);
+    } else if (job) {
+        trpi_jobs_gone(node, job, status);
+    } else if (trpi_blobs_reaped(node, pid, status)) {
+        return;
     }
     trpi_node_sweep_soon(node); /* what it had as children may be ours now */
 }

@@ -196,6 +196,7 @@ static void resynced(trpi_node *node, const trpi_msg_node_welcome *welcome) {
         return;
     }
     trpi_node_say_again(node);
+    trpi_jobs_say_again(node);
     size_t cursor = 0;
     trpi_node_worker *worker;
     while ((worker = trpi_map_next(&node->actors, &cursor)) != NULL) {
@@ -248,6 +249,8 @@ void trpi_node_cleared(trpi_node *node) {
     node->heartbeat = NULL;
     trpi_node_forget_said(node);
     trpi_node_watch_close(node);
+    trpi_jobs_clear(node);
+    trpi_blobs_clear(node);
     trpi_node_dir_close(node);
     node->join_until_ns = trpi_deadline_ns(trpi_config(TRPI_CONFIG_REJOIN_TIMEOUT_MS));
     trpi_node_join(node);

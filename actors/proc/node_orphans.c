@@ -2,8 +2,8 @@
  *
  * What a worker started in its own process group dies with that group. What has left the group
  * (setsid, a daemon) is still the worker's descendant: a worker is a subreaper, so an orphan below
- * it stays below it, and becomes the daemon's child only when the worker dies. Hence a child that
- * is no worker and no zygote belongs to somebody dead. */
+ * it stays below it, and becomes the daemon's child only when the worker dies; so is a job. Hence a
+ * child that the daemon has not started itself belongs to somebody dead. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,7 +71,8 @@ void trpi_node_sweep(trpi_node *node) {
      * now. */
     trpi_zygotes_drain(node);
     for (size_t i = 0; i < count; i++) {
-        if (!trpi_map_get(&node->pids, (uint64_t)pids[i]) && !trpi_zygote_of_pid(node, pids[i])) {
+        if (!trpi_map_get(&node->pids, (uint64_t)pids[i]) && !trpi_zygote_of_pid(node, pids[i]) &&
+            !trpi_jobs_of_pid(node, pids[i]) && !trpi_blobs_owns(node, pids[i])) {
             trpi_log(TRPI_INFO, "orphan_killed", "pid=%d", (int)pids[i]);
             kill_child(pids[i]); /* and its own children when it is reaped */
         }

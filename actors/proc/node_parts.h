@@ -9,6 +9,8 @@
  *   node_zygotes.c    exec, forks and death of a program's zygote
  *   node_output.c     pipes, log files, LOG_LINES
  *   node_orphans.c    what dead workers left behind
+ *   node_blobs*.c     executables and working directories that this host lacks
+ *   node_jobs.c       submitted drivers
  *   node_watch.c      drivers whose death the head wants to know
  *   node_resources.c  what this host offers
  *
@@ -31,7 +33,9 @@
 #include <sys/types.h>
 
 #include "actors/proc/node.h"
+#include "actors/proc/node_blobs.h"
 #include "actors/proc/node_heartbeat.h"
+#include "actors/proc/node_jobs.h"
 #include "actors/proc/node_map.h"
 #include "actors/proc/node_timers.h"
 #include "actors/proc/output.h"
@@ -126,6 +130,10 @@ struct trpi_program {
     uint64_t waiting;                          /* workers in wanted */
     uint64_t idle_since_ns;
     char trouble[256]; /* why its last fork or exec failed; for START_TIMEOUT */
+    char *exe_hash;    /* of its content; "" = whatever is at exe */
+    char *package;     /* hash of its working directory; "" = cwd is a path */
+    uint64_t job;      /* of the actor that came first */
+    trpi_blob *exe_blob, *package_blob; /* held; NULL = not needed, or not yet */
     struct trpi_worker_list wanted, spare, idle;
     TAILQ_ENTRY(trpi_program) link;
 };
@@ -189,6 +197,8 @@ typedef struct trpi_node {
     uint64_t last_token, last_program;
     uint64_t freed;   /* workers since the last trim */
     trpi_map watches; /* client -> trpi_watch */
+    trpi_blobs blobs;
+    struct trpi_node_job_list jobs;
 
     /* Output */
     struct trpi_worker_list flush; /* workers with a batch */
@@ -215,6 +225,8 @@ typedef enum trpi_source {
     TRPI_SOURCE_ZYGOTE,        /* program's socket */
     TRPI_SOURCE_ZYGOTE_OUTPUT, /* program's pipe */
     TRPI_SOURCE_WATCH,         /* client's pidfd */
+    TRPI_SOURCE_JOB_STDOUT,    /* job's */
+    TRPI_SOURCE_JOB_STDERR,
 } trpi_source;
 
 typedef enum trpi_timer_kind {
@@ -225,6 +237,8 @@ typedef enum trpi_timer_kind {
     TRPI_TIMER_FLUSH,
     TRPI_TIMER_SWEEP,
     TRPI_TIMER_TRIM,
+    TRPI_TIMER_BLOB, /* a blob that is fetched or unpacked; 0 = files that are being compared */
+    TRPI_TIMER_JOB,  /* the end of a job's grace */
     TRPI_TIMER_END, /* kill again what is left while CLEARING or STOPPING */
 } trpi_timer_kind;
 
@@ -283,12 +297,15 @@ void trpi_node_reap(trpi_node *node); /* all children that have ended */
 void trpi_node_never_started(trpi_node *node, trpi_node_worker *worker, trp_cause cause,
                              const char *reason, const char *tail);
 void trpi_node_say_again(trpi_node *node); /* the last EXITED messages */
+void trpi_node_keep_said(trpi_node *node); /* what was said last is one of them */
 void trpi_node_forget_said(trpi_node *node);
 void trpi_node_kill_all(trpi_node *node);
 bool trpi_node_has_children(void);
 
 /* node_programs.c */
-trpi_program *trpi_program_get(trpi_node *node, const char *exe, const char *cwd);
+trpi_program *trpi_program_get(trpi_node *node, const trpi_msg_start *start);
+/* Some blob has come, or will not: those that wait for theirs look again, soon. */
+void trpi_programs_go_on(trpi_node *node);
 /* A worker for an actor: idle, else spare, else a new one. */
 trpi_node_worker *trpi_program_worker(trpi_node *node, trpi_program *program);
 /* Asks for what is wanted, then for what the pool lacks. */

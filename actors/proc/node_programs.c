@@ -76,12 +76,15 @@ static trpi_exe_identity identity_of(const char *exe) {
     return identity;
 }
 
-static trpi_program *program_new(trpi_node *node, const char *exe, const char *cwd,
+static trpi_program *program_new(trpi_node *node, const trpi_msg_start *start,
                                  const trpi_exe_identity *identity) {
     trpi_program *program = trpi_alloc(sizeof *program);
     program->id = ++node->last_program;
-    program->exe = trpi_strdup(exe);
-    program->cwd = trpi_strdup(cwd);
+    program->exe = trpi_strdup(start->exe);
+    program->cwd = trpi_strdup(start->cwd);
+    program->exe_hash = trpi_strdup(start->exe_hash);
+    program->package = trpi_strdup(start->package);
+    program->job = start->owner_job;
     program->identity = *identity;
     program->sock = program->pipe = -1;
     program->output.tail_max = trpi_config(TRPI_CONFIG_LOG_TAIL_BYTES);
@@ -100,8 +103,12 @@ static void program_free(trpi_node *node, trpi_program *program) {
     trpi_map_remove(&node->programs_by_id, program->id);
     trpi_zygote_close(node, program);
     trpi_output_release(&program->output);
+    trpi_blobs_release(node, &program->exe_blob);
+    trpi_blobs_release(node, &program->package_blob);
     free(program->exe);
     free(program->cwd);
+    free(program->exe_hash);
+    free(program->package);
     free(program);
 }
 
@@ -134,11 +141,19 @@ static void program_close(trpi_node *node, trpi_program *program) {
     end_closing(node, program);
 }
 
-trpi_program *trpi_program_get(trpi_node *node, const char *exe, const char *cwd) {
-    trpi_exe_identity identity = identity_of(exe);
+static bool serves(const trpi_program *program, const trpi_msg_start *start) {
+    return strcmp(program->exe, start->exe) == 0 && strcmp(program->cwd, start->cwd) == 0 &&
+           strcmp(program->exe_hash, start->exe_hash) == 0 &&
+           strcmp(program->package, start->package) == 0;
+}
+
+trpi_program *trpi_program_get(trpi_node *node, const trpi_msg_start *start) {
+    /* With a hash it is the content that counts, whatever the path names by now. */
+    trpi_exe_identity identity = start->exe_hash[0] ? (trpi_exe_identity){0}
+                                                    : identity_of(start->exe);
     trpi_program *program;
     TAILQ_FOREACH(program, &node->programs, link) {
-        if (strcmp(program->exe, exe) == 0 && strcmp(program->cwd, cwd) == 0) {
+        if (serves(program, start)) {
             break;
         }
     }
@@ -151,7 +166,7 @@ trpi_program *trpi_program_get(trpi_node *node, const char *exe, const char *cwd
             program = NULL;
         }
     }
-    return program ? program : program_new(node, exe, cwd, &identity);
+    return program ? program : program_new(node, start, &identity);
 }
 
 trpi_node_worker *trpi_program_worker(trpi_node *node, trpi_program *program) {
@@ -208,6 +223,16 @@ void trpi_program_refill(trpi_node *node, trpi_program *program) {
 
 void trpi_program_refill_soon(trpi_node *node, trpi_program *program) {
     trpi_program_wake_at(node, program, trpi_deadline_ns(REFILL_AFTER_MS));
+}
+
+void trpi_programs_go_on(trpi_node *node) {
+    trpi_program *program;
+    size_t cursor = 0;
+    while ((program = trpi_map_next(&node->programs_by_id, &cursor)) != NULL) {
+        if (program->phase == TRPI_PROGRAM_DOWN && !TAILQ_EMPTY(&program->wanted)) {
+            trpi_program_wake_at(node, program, trpi_now_ns());
+        }
+    }
 }
 
 /* ---- Time ---- */

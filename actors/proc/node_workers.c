@@ -156,7 +156,7 @@ void trpi_node_start(trpi_node *node, const trpi_msg_start *start, trp_bytes fra
     if (start->actor == 0 || !is_new_life(node, start)) {
         return;
     }
-    trpi_program *program = trpi_program_get(node, start->exe, start->cwd);
+    trpi_program *program = trpi_program_get(node, start);
     trpi_node_worker *worker = trpi_program_worker(node, program);
     bind_actor(node, worker, start);
     uint64_t timeout_ms = start->start_timeout_ms ? start->start_timeout_ms

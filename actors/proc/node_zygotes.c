@@ -22,6 +22,7 @@
 #include "core/sys/process.h"
 
 #define PAUSE_MS 100      /* after a fork or pipe that failed for want of something */
+#define FILES_AGAIN_MS 500 /* how far its executable has come is looked at this often */
 #define ENVIRONMENT_MAX 7 /* entries that we add */
 
 extern char **environ;
@@ -78,14 +79,37 @@ static void environment_free(char **env) {
     free(env);
 }
 
-static trp_code exec_zygote(trpi_node *node, trpi_program *program, int sock, int pipe,
-                            trp_error *err) {
+/* Where its file and its directory are on this host: TRP_EBUSY while they are on their way. */
+typedef struct zygote_place {
+    char exe[4096], cwd[4096];
+} zygote_place;
+
+static trp_code find_place(trpi_node *node, trpi_program *program, zygote_place *ret_place,
+                           trp_error *err) {
+    /* Both are asked for before either is waited for. */
+    trp_code package = TRP_OK;
+    trp_error package_err = {0};
+    trpi_format(ret_place->cwd, sizeof ret_place->cwd, "%s", program->cwd);
+    if (program->package[0]) {
+        package = trpi_blobs_package(node, program->package, program->job, &program->package_blob,
+                                     ret_place->cwd, sizeof ret_place->cwd, &package_err);
+    }
+    trp_code code = trpi_blobs_exe(node, program->exe, program->exe_hash, program->job,
+                                   &program->exe_blob, ret_place->exe, sizeof ret_place->exe, err);
+    if ((code == TRP_OK || code == TRP_EBUSY) && package != TRP_OK) {
+        return trpi_fail(err, package, "%s", package_err.message);
+    }
+    return code;
+}
+
+static trp_code exec_zygote(trpi_node *node, trpi_program *program, const zygote_place *place,
+                            int sock, int pipe, trp_error *err) {
     char **env = zygote_environment(node, sock);
     const char *argv[] = {program->exe, NULL};
-    trpi_spawn spawn = {.exe = program->exe,
+    trpi_spawn spawn = {.exe = place->exe,
                         .argv = argv,
                         .envp = (const char *const *)env,
-                        .cwd = *program->cwd ? program->cwd : NULL,
+                        .cwd = *place->cwd ? place->cwd : NULL,
                         .in = -1,
                         .out = pipe,
                         .err = pipe,
@@ -106,7 +130,8 @@ static trp_code open_pipe(int fds[2], trp_error *err) {
     return TRP_OK;
 }
 
-static trp_code spawn_zygote(trpi_node *node, trpi_program *program, trp_error *err) {
+static trp_code spawn_zygote(trpi_node *node, trpi_program *program, const zygote_place *place,
+                             trp_error *err) {
     int socks[2] = {-1, -1}, pipes[2] = {-1, -1};
     trp_code code = trpi_node_may_open(node, 0, err); /* this program counts already */
     if (code == TRP_OK) {
@@ -117,7 +142,7 @@ static trp_code spawn_zygote(trpi_node *node, trpi_program *program, trp_error *
     }
     if (code == TRP_OK) {
         (void)fcntl(socks[0], F_SETFL, O_NONBLOCK);
-        code = exec_zygote(node, program, socks[1], pipes[1], err);
+        code = exec_zygote(node, program, place, socks[1], pipes[1], err);
     }
     if (code == TRP_OK) {
         program->sock = socks[0];
@@ -174,15 +199,37 @@ static void start_failed(trpi_node *node, trpi_program *program, const trp_error
     }
 }
 
+/* What it needs can't be had here, and waiting does not help. May free it. */
+static void files_failed(trpi_node *node, trpi_program *program, const trp_error *err) {
+    char reason[900];
+    trpi_format(reason, sizeof reason, "cannot start the program on node n%llu: %s",
+                (unsigned long long)node->id, err->message);
+    trpi_blobs_release(node, &program->exe_blob); /* the next start tries again */
+    trpi_blobs_release(node, &program->package_blob);
+    fail_wanted(node, program, reason);
+    trpi_program_worker_freed(node, program);
+}
+
 void trpi_zygote_start(trpi_node *node, trpi_program *program) {
     trp_error err = {0};
+    zygote_place place;
     if (trpi_now_ns() < program->retry_ns) {
         trpi_program_wake_at(node, program, program->retry_ns);
         return;
     }
+    trp_code code = find_place(node, program, &place, &err);
+    if (code == TRP_EBUSY) {
+        TRPI_SET(program->trouble, err.message);
+        trpi_program_wake_at(node, program, trpi_deadline_ns(FILES_AGAIN_MS));
+        return;
+    }
+    if (code != TRP_OK) {
+        files_failed(node, program, &err);
+        return;
+    }
     program->killed = program->foreign = false;
     trpi_output_release(&program->output);
-    if (spawn_zygote(node, program, &err) != TRP_OK) {
+    if (spawn_zygote(node, program, &place, &err) != TRP_OK) {
         start_failed(node, program, &err);
         return;
     }

@@ -100,6 +100,9 @@ static trp_code apply_start(trpi_worker *worker, trp_error *err) {
     }
     set_threads(&worker->start);
     const char *cwd = worker->start.cwd;
+    if (*worker->start.package) {
+        return TRP_OK; /* it is in its directory: that is where its zygote was started */
+    }
     if (*cwd && chdir(cwd) != 0) {
         return trpi_fail(err, TRP_ENOTFOUND, "change directory to %s: %s", cwd, strerror(errno));
     }

@@ -16,6 +16,10 @@
 #define TRPI_ENV_HOST "TROUPE_HOST"         /* "" = loopback only */
 #define TRPI_ENV_ADDRESS "TROUPE_ADDRESS"   /* of the head */
 
+/* What the driver of a submitted job is told, besides the address. */
+#define TRPI_ENV_JOB "TROUPE_JOB"         /* its number, for CLIENT_HELLO.submission */
+#define TRPI_ENV_PACKAGE "TROUPE_PACKAGE" /* hash of its working directory, for its workers; "" */
+
 /* The dynamic linker's, for the zygote alone: what is bound there once is not looked up by every
  * worker, which costs each 0.1 ms and 0.7 MB of pages touched in libraries' tables of names. */
 #define TRPI_ENV_BIND_NOW "LD_BIND_NOW"

@@ -44,6 +44,7 @@ bool trpi_die_with_parent(pid_t expected_parent);
 /* The path of a program as a shell would find it: a name with a slash from cwd; else a file of that
  * name in cwd (NULL = not there), then in the directories of `path` ("/usr/local/bin:/bin").
  * TRP_ENOTFOUND says where it was looked for, TRP_EINVALID that it can't be run. */
+#define TRPI_TOOLS_PATH "/usr/local/bin:/usr/bin:/bin" /* of tar, whatever a user's PATH says */
 TRP_CHECKED trp_code trpi_program_find(const char *name, const char *cwd, const char *path,
                                        char *out, size_t size, trp_error *err);
 
