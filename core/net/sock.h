@@ -82,6 +82,9 @@ typedef struct trpi_packet {
 TRP_CHECKED trp_code trpi_sock_recv(trpi_sock *sock, trpi_packet *ret_packet);
 /* Whether the packet received last came in a batch, and the next one of that is at hand. */
 bool trpi_sock_has_more(const trpi_sock *sock);
+/* A descriptor to watch without owning the socket: readable, once, when something may have come in.
+ * Any use of the socket may swallow that, so whoever used it reads it to the end. */
+int trpi_sock_fd(const trpi_sock *sock);
 void trpi_packet_release(trpi_packet *packet); /* also of a zeroed one */
 /* dst, which holds nothing, becomes what src was; src is left as after a release. */
 void trpi_packet_move(trpi_packet *dst, trpi_packet *src);
