@@ -39,6 +39,18 @@ static trp_code fill_in(trp_runtime *rt, const trpi_client_options *options, trp
     return trpi_host_exe(rt->exe, sizeof(rt->exe), err);
 }
 
+/* What a driver's nodes may lack; a worker's are its driver's. */
+static trp_code fill_in_files(trp_runtime *rt, const trpi_client_options *options,
+                              trp_error *err) {
+    rt->submission = options->submission;
+    TRPI_SET(rt->package, options->package_hash ? options->package_hash : "");
+    if (options->package != NULL) {
+        rt->uploads[1].file = *options->package;
+    }
+    return strcmp(rt->kind, "driver") == 0 ? trpi_package_of_exe(&rt->uploads[0].file, err)
+                                           : TRP_OK;
+}
+
 static trp_code await_welcome(trp_runtime *rt, uint64_t timeout_ms, trp_error *err) {
     trpi_control *control = &rt->control;
     uint64_t deadline_ns = trpi_deadline_ns(timeout_ms);
@@ -64,6 +76,7 @@ static void tear_down(trp_runtime *rt) {
     trpi_client_control_close(rt);
     trpi_data_close(rt);
     trpi_net_close(rt->net);
+    trpi_package_close(&rt->uploads[1].file);
     free(rt);
 }
 
@@ -72,9 +85,13 @@ trp_code trpi_client_open(const trpi_client_options *options, trp_runtime **ret_
     trp_runtime *rt = trpi_alloc(sizeof(*rt));
     trp_code code = fill_in(rt, options, err);
     if (code == TRP_OK) {
+        code = fill_in_files(rt, options, err);
+    }
+    if (code == TRP_OK) {
         code = trpi_net_open(&rt->net, err);
     }
     if (code != TRP_OK) {
+        trpi_package_close(options->package);
         free(rt);
         return trpi_context(err, code, "connect to %s", options->address);
     }

@@ -16,6 +16,9 @@ typedef struct trpi_client_options {
     uint64_t connect_timeout_ms;
     bool wants_logs;
     const trp_actor_type *const *types; /* to check the type of a spawn; NULL for tools */
+    uint64_t submission;                /* the job that a driver was submitted as; 0 = none */
+    const char *package_hash;           /* of the workers' working directory; NULL = none ... */
+    struct trpi_package *package; /* ... and its file, which is taken whatever happens; or NULL */
 } trpi_client_options;
 
 TRP_CHECKED trp_code trpi_client_open(const trpi_client_options *options, trp_runtime **ret_runtime,

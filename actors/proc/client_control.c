@@ -51,6 +51,9 @@ static void say_hello(trp_runtime *rt) {
                                      .job = rt->job,
                                      .namespace_name = rt->namespace_name,
                                      .exe = rt->exe,
+                                     .exe_hash = rt->uploads[0].file.hash,
+                                     .package = rt->package,
+                                     .submission = rt->submission,
                                      .cwd = rt->cwd,
                                      .wants_logs = rt->wants_logs}};
     send_now(rt, &msg);
@@ -87,6 +90,7 @@ static void lose_link(trp_runtime *rt, const char *what_it_does) {
     trpi_requests_fail_all(rt, &error);
     pthread_mutex_unlock(&control->lock);
     trpi_outgoing_free(trpi_requests_take_queue(rt));
+    trpi_uploads_stop(rt);
 }
 
 static void send_queue(trp_runtime *rt) {
@@ -202,6 +206,9 @@ static void take_word(trp_runtime *rt, const trpi_msg *msg) {
     case TRPI_MSG_LOG_LINES:
         trpi_logs_print(&msg->log_lines);
         break;
+    case TRPI_MSG_BLOB_WANTED:
+        trpi_uploads_wanted(rt, msg->blob_wanted.hash);
+        break;
     case TRPI_MSG_DONE: /* with request 0: it will not have us */
         take_refusal(rt, (trp_code)msg->done.code, msg->done.message);
         break;
@@ -244,6 +251,11 @@ static void handle(trp_runtime *rt, trpi_client_reply *reply) {
     uint64_t request = answered_request(&reply->msg);
     if (request == 0) {
         take_word(rt, &reply->msg);
+        trpi_client_reply_release(reply);
+        return;
+    }
+    if (reply->msg.type == TRPI_MSG_DONE &&
+        trpi_uploads_answer(rt, request, (trp_code)reply->msg.done.code, reply->msg.done.message)) {
         trpi_client_reply_release(reply);
         return;
     }

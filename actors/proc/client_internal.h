@@ -15,6 +15,7 @@
 #include <pthread.h>
 
 #include "actors/proc/client.h"
+#include "actors/proc/client_package.h"
 #include "actors/proc/client_refs.h"
 #include "actors/state/caller.h"
 #include "core/base/id.h"
@@ -119,6 +120,9 @@ struct trp_runtime {
     unsigned char id[17]; /* what ROUTERs know our sockets by: short, it travels with each call */
     char host_id[160];
     char exe[1024], cwd[1024];
+    char package[TRPI_HASH_TEXT]; /* workers' working directory; "" = cwd */
+    uint64_t submission;
+    trpi_upload uploads[2]; /* the executable, the package; of the control thread */
     uint64_t actor, incarnation;
     bool wants_logs;
     const trp_actor_type *const *types;

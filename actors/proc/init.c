@@ -5,8 +5,10 @@
 #include <troupe/runtime.h>
 
 #include "actors/proc/client.h"
+#include "actors/proc/client_package.h"
 #include "actors/proc/worker.h"
 #include "actors/proc/worker_types.h"
+#include "actors/proc/zygote.h"
 #include "core/base/config.h"
 
 static atomic_bool is_initialized;
@@ -28,9 +30,30 @@ static trp_code serve(const trp_actor_type *const *types, const char *text, trp_
     trpi_zygote_main(types, (int)fd);
 }
 
+/* The directory in which the workers run: packed and brought here, or that of the submitted job. */
+static trp_code find_files(const trp_init_options *options, trpi_client_options *client,
+                           trpi_package *package, trp_error *err) {
+    const char *job = getenv(TRPI_ENV_JOB), *hash = getenv(TRPI_ENV_PACKAGE);
+    if (job != NULL && !trpi_parse_u64(job, UINT64_MAX, &client->submission)) {
+        return trpi_fail(err, TRP_EINVALID, "%s=%s is no job's number", TRPI_ENV_JOB, job);
+    }
+    if (options->working_dir == NULL) {
+        client->package_hash = hash != NULL && trpi_is_hash(hash) ? hash : NULL;
+        return TRP_OK;
+    }
+    trp_code code = trpi_package_of_dir(options->working_dir, package, err);
+    if (code == TRP_OK) {
+        code = trpi_package_bring(client->address, client->connect_timeout_ms, package, err);
+    }
+    client->package_hash = package->hash;
+    client->package = package;
+    return code;
+}
+
 static trp_code connect_driver(const trp_actor_type *const *types, const trp_init_options *options,
                                trp_runtime **ret_runtime, trp_error *err) {
     char address[128];
+    trpi_package package = {0};
     trp_code code = trpi_client_address(options->address, address, sizeof(address), err);
     if (code != TRP_OK) {
         return code;
@@ -44,6 +67,11 @@ static trp_code connect_driver(const trp_actor_type *const *types, const trp_ini
         .wants_logs = !options->quiet,
         .types = types,
     };
+    code = find_files(options, &client, &package, err);
+    if (code != TRP_OK) {
+        trpi_package_close(&package);
+        return code;
+    }
     return trpi_client_open(&client, ret_runtime, err);
 }
 
