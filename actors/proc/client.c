@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "actors/proc/client_internal.h"
+#include "actors/proc/client_options.h"
 #include "core/base/config.h"
 #include "core/net/clock.h"
 #include "core/sys/host.h"
@@ -21,8 +22,32 @@ static void draw_id(trp_runtime *rt) {
     memcpy(rt->id + 1, random, sizeof(random));
 }
 
+static trp_code copy_env(trp_runtime *rt, const char *const *env, trp_error *err) {
+    trp_code code = trpi_env_check(env, err);
+    if (code != TRP_OK) {
+        return code;
+    }
+    for (rt->env_count = 0; env != NULL && env[rt->env_count] != NULL;) {
+        rt->env_count++;
+    }
+    rt->env = trpi_alloc(rt->env_count * sizeof(*rt->env));
+    for (size_t i = 0; i < rt->env_count; i++) {
+        rt->env[i].value = trpi_strdup(env[i]);
+    }
+    return TRP_OK;
+}
+
+static void free_runtime(trp_runtime *rt) {
+    for (size_t i = 0; rt->env != NULL && i < rt->env_count; i++) {
+        free((char *)rt->env[i].value);
+    }
+    free(rt->env);
+    free(rt);
+}
+
 static trp_code fill_in(trp_runtime *rt, const trpi_client_options *options, trp_error *err) {
-    rt->data.wake_fd = rt->data.deaths_fd = rt->data.corks.timer_fd = rt->control.wake_fd = -1;
+    rt->data.wake_fd = rt->data.deaths_fd = rt->data.timer_fd = rt->control.wake_fd = -1;
+    rt->data.done.fd = -1;
     TRPI_SET(rt->address, options->address);
     TRPI_SET(rt->kind, options->kind);
     TRPI_SET(rt->job, options->job ? options->job : "");
@@ -36,7 +61,8 @@ static trp_code fill_in(trp_runtime *rt, const trpi_client_options *options, trp
     if (getcwd(rt->cwd, sizeof(rt->cwd)) == NULL) {
         return trpi_fail(err, TRP_EIO, "working directory: %s", strerror(errno));
     }
-    return trpi_host_exe(rt->exe, sizeof(rt->exe), err);
+    trp_code code = copy_env(rt, options->env, err);
+    return code == TRP_OK ? trpi_host_exe(rt->exe, sizeof(rt->exe), err) : code;
 }
 
 /* What a driver's nodes may lack; a worker's are its driver's. */
@@ -77,7 +103,7 @@ static void tear_down(trp_runtime *rt) {
     trpi_data_close(rt);
     trpi_net_close(rt->net);
     trpi_package_close(&rt->uploads[1].file);
-    free(rt);
+    free_runtime(rt);
 }
 
 trp_code trpi_client_open(const trpi_client_options *options, trp_runtime **ret_runtime,
@@ -92,7 +118,7 @@ trp_code trpi_client_open(const trpi_client_options *options, trp_runtime **ret_
     }
     if (code != TRP_OK) {
         trpi_package_close(options->package);
-        free(rt);
+        free_runtime(rt);
         return trpi_context(err, code, "connect to %s", options->address);
     }
     code = trpi_data_open(rt, err);

@@ -19,6 +19,7 @@ typedef struct trpi_client_options {
     uint64_t submission;                /* the job that a driver was submitted as; 0 = none */
     const char *package_hash;           /* of the workers' working directory; NULL = none ... */
     struct trpi_package *package; /* ... and its file, which is taken whatever happens; or NULL */
+    const char *const *env; /* "KEY=value" for all workers of the job, ends with NULL; or NULL */
 } trpi_client_options;
 
 TRP_CHECKED trp_code trpi_client_open(const trpi_client_options *options, trp_runtime **ret_runtime,

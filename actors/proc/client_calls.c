@@ -1,7 +1,10 @@
 /* client_calls.c: calls and their refs. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "actors/proc/client_internal.h"
+#include "actors/proc/client_options.h"
+#include "actors/proc/client_store.h"
 #include "core/net/clock.h"
 
 /* Whoever only calls and never waits still has replies coming in: read them now and then, or they
@@ -9,52 +12,119 @@
 #define CALLS_PER_READ 1024
 
 #define ARGS_MAX (512u << 20)
+#define OBJECTS_MAX 65536
 
 /* ---- Calling ---- */
 
 static trp_code check_call(trp_actor actor, const char *method, trp_bytes args, trp_error *err) {
     if (actor.id == 0) {
-        return trpi_fail(err, TRP_EINVALID, "call: the actor is 0, which is none");
+        return trpi_fail(err, TRP_EINVALID, "the actor is 0, which is none");
     }
     if (method == NULL || method[0] == '\0') {
-        return trpi_fail(err, TRP_EINVALID, "call: no method is named");
+        return trpi_fail(err, TRP_EINVALID, "no method is named");
     }
     if (args.size > ARGS_MAX) {
         return trpi_fail(err, TRP_EINVALID,
-                         "call %s: %zu bytes of arguments are more than the 512 MiB that one call "
-                         "may carry; pass them in pieces",
-                         method, args.size);
+                         "%zu bytes of arguments are more than the 512 MiB that one call may "
+                         "carry; put them into the object store (trp_put), or pass them in pieces",
+                         args.size);
+    }
+    return TRP_OK;
+}
+
+void trpi_held_free(trp_runtime *rt, trpi_held *held) {
+    if (held != NULL) {
+        free(held);
+    }
+}
+
+/* *ret_held is NULL when there is nothing to hold. */
+static trp_code hold(trp_runtime *rt, const trp_call_options *options, trpi_held **ret_held,
+                     trp_error *err) {
+    size_t count = options->object_count;
+    *ret_held = NULL;
+    if (count == 0) {
+        return TRP_OK;
+    }
+    if (count > OBJECTS_MAX) {
+        return trpi_fail(err, TRP_EINVALID, "object_count: %zu; at most %d", count, OBJECTS_MAX);
+    }
+    trp_code code = trpi_fail(err, TRP_EUNSUPPORTED, "objects: there is no object store yet");
+    if (code == TRP_OK) {
+        *ret_held = trpi_alloc(sizeof(**ret_held) + count * sizeof(trp_object));
+        (*ret_held)->count = count;
+        memcpy((*ret_held)->objects, options->objects, count * sizeof(trp_object));
+    }
+    return code;
+}
+
+/* Sends the call, or has it wait. What it holds is the machine's then, on success. */
+static trp_code make(trp_runtime *rt, const trpi_call_order *call, trp_ref *ret_ref,
+                     trp_error *err) {
+    trpi_data *data = &rt->data;
+    trpi_data_enter(rt);
+    trpi_ref *ref = trpi_refs_take(&data->refs);
+    ref->actor = call->actor;
+    trpi_call_order order = *call;
+    order.tag = ref;
+    trp_code code = trpi_caller_call(data->caller, &order, &ref->call, &data->actions, err);
+    if (code == TRP_OK) {
+        *ret_ref = (trp_ref){trpi_ref_id(ref)};
+    } else {
+        trpi_refs_give_back(&data->refs, ref);
+    }
+    trpi_data_perform(rt);
+    if (++data->sent >= CALLS_PER_READ) {
+        trpi_data_read(rt);
+    }
+    trpi_data_leave(rt);
+    return code;
+}
+
+trp_code trp_call_with(trp_runtime *rt, trp_actor actor, const char *method, trp_bytes args,
+                       const trp_call_options *options, trp_ref *ret_ref, trp_error *err) {
+    static const trp_call_options defaults;
+    const trp_call_options *o = options != NULL ? options : &defaults;
+    trpi_held *held = NULL;
+    trp_code code = check_call(actor, method, args, err);
+    if (code == TRP_OK) {
+        code = trpi_call_check(o, err);
+    }
+    if (code == TRP_OK) {
+        code = hold(rt, o, &held, err);
+    }
+    if (code == TRP_OK) {
+        trpi_call_order order = {
+            .actor = actor.id,
+            .method = method,
+            .args = args,
+            .deadline_ns = o->deadline_ms != 0 ? trpi_deadline_ns(o->deadline_ms) : UINT64_MAX,
+            .retries_max = o->retries_max,
+            .retry_on = o->retry_on,
+            .holds = held};
+        code = make(rt, &order, ret_ref, err);
+    }
+    if (code != TRP_OK) {
+        trpi_held_free(rt, held);
+        return trpi_context(err, code, "call %s", method != NULL ? method : "");
     }
     return TRP_OK;
 }
 
 trp_code trp_call(trp_runtime *rt, trp_actor actor, const char *method, trp_bytes args,
                   uint64_t deadline_ms, trp_ref *ret_ref, trp_error *err) {
-    trp_code code = check_call(actor, method, args, err);
-    if (code != TRP_OK) {
-        return code;
-    }
-    trpi_data *data = &rt->data;
-    uint64_t deadline_ns = deadline_ms ? trpi_deadline_ns(deadline_ms) : UINT64_MAX;
+    trp_call_options options = {.deadline_ms = deadline_ms};
+    return trp_call_with(rt, actor, method, args, &options, ret_ref, err);
+}
+
+void trp_cancel(trp_runtime *rt, trp_ref handle) {
     trpi_data_enter(rt);
-    trpi_ref *ref = trpi_refs_take(&data->refs);
-    ref->actor = actor.id;
-    code = trpi_caller_call(data->caller, actor.id, method, args, deadline_ns, ref, &ref->call,
-                            &data->actions);
-    trpi_data_perform(rt);
-    if (code == TRP_OK) {
-        *ret_ref = (trp_ref){trpi_ref_id(ref)};
-    } else {
-        trpi_refs_give_back(&data->refs, ref);
-        trpi_fail(err, code,
-                  "call %s: %u calls are under way; TROUPE_PENDING_CALLS_MAX is the limit", method,
-                  trpi_caller_call_count(data->caller));
-    }
-    if (++data->sent >= CALLS_PER_READ) {
-        trpi_data_read(rt);
+    trpi_ref *ref = trpi_refs_find(&rt->data.refs, handle.id);
+    if (ref != NULL && !ref->is_done) {
+        trpi_caller_cancel(rt->data.caller, ref->call, &rt->data.actions);
+        trpi_data_perform(rt);
     }
     trpi_data_leave(rt);
-    return code;
 }
 
 void trp_ref_release(trp_runtime *rt, trp_ref handle) {
@@ -67,6 +137,7 @@ void trp_ref_release(trp_runtime *rt, trp_ref handle) {
         if (ref->watches != NULL && rt->data.is_led) {
             trpi_wake(rt->data.wake_fd); /* it may be the leader who waits for this ref */
         }
+        trpi_done_forget(rt, ref);
         trpi_refs_give_back(&rt->data.refs, ref);
     }
     trpi_data_leave(rt);
@@ -74,7 +145,7 @@ void trp_ref_release(trp_runtime *rt, trp_ref handle) {
 
 /* ---- Waiting for results ---- */
 
-static trp_code no_such_ref(trp_ref ref, trp_error *err) {
+trp_code trpi_ref_unknown(trp_ref ref, trp_error *err) {
     return trpi_fail(err, TRP_EINVALID, "ref %llx: given back, or of another process",
                      (unsigned long long)ref.id);
 }
@@ -96,12 +167,12 @@ trp_code trp_get(trp_runtime *rt, trp_ref handle, uint64_t timeout_ms, trp_bytes
         trpi_waiter waiter = {.missing = 1, .wake = PTHREAD_COND_INITIALIZER};
         trpi_ref_watcher watch;
         trpi_ref_watch(&watch, &waiter, ref);
-        trpi_data_wait(rt, &waiter, timeout_ms);
+        trpi_data_wait(rt, &waiter, trpi_deadline_ns(timeout_ms));
         trpi_ref_unwatch(&watch);
         ref = trpi_refs_find(&rt->data.refs, handle.id);
     }
     if (ref == NULL) {
-        code = no_such_ref(handle, err);
+        code = trpi_ref_unknown(handle, err);
     } else if (!ref->is_done) {
         code = still_running(rt, ref, timeout_ms, err);
     } else {
@@ -128,7 +199,7 @@ static trp_code wait_for(trp_runtime *rt, const trp_ref *handles, size_t count, 
     for (size_t i = 0; i < count; i++) {
         trpi_ref *ref = trpi_refs_find(&rt->data.refs, handles[i].id);
         if (ref == NULL) {
-            code = no_such_ref(handles[i], err);
+            code = trpi_ref_unknown(handles[i], err);
             goto out;
         }
         if (!ref->is_done) {
@@ -140,7 +211,7 @@ static trp_code wait_for(trp_runtime *rt, const trp_ref *handles, size_t count, 
     }
     waiter.is_ready |= done >= want;
     waiter.missing = done >= want ? 0 : want - done;
-    trpi_data_wait(rt, &waiter, timeout_ms);
+    trpi_data_wait(rt, &waiter, trpi_deadline_ns(timeout_ms));
 out:
     for (size_t i = 0; i < watched; i++) {
         trpi_ref_unwatch(&watches[i]);
@@ -156,7 +227,7 @@ static trp_code result_of_all(trp_runtime *rt, const trp_ref *handles, size_t co
     for (size_t i = 0; i < count; i++) {
         const trpi_ref *ref = trpi_refs_find(&rt->data.refs, handles[i].id);
         if (ref == NULL) {
-            return no_such_ref(handles[i], err);
+            return trpi_ref_unknown(handles[i], err);
         }
         if (ref->is_done && ref->code != TRP_OK) {
             return trpi_ref_result(ref, err);

@@ -55,7 +55,9 @@ static void say_hello(trp_runtime *rt) {
                                      .package = rt->package,
                                      .submission = rt->submission,
                                      .cwd = rt->cwd,
-                                     .wants_logs = rt->wants_logs}};
+                                     .wants_logs = rt->wants_logs,
+                                     .env = rt->env,
+                                     .env_count = rt->env_count}};
     send_now(rt, &msg);
 }
 
@@ -125,8 +127,9 @@ static void leave_foreign(trp_runtime *rt, const char *cluster) {
     trpi_log(TRPI_ERROR, "cluster_gone", "error=\"%s\"", control->refusal.message);
     set_link(rt, TRPI_LINK_LOST);
     trpi_data_enter(rt);
-    trpi_caller_orphan(rt->data.caller, &rt->data.actions);
+    trpi_caller_orphan(rt->data.caller, control->refusal.message, &rt->data.actions);
     trpi_data_perform(rt);
+    trpi_groups_orphan(rt, control->refusal.message);
     pthread_cond_broadcast(&rt->data.changed);
     trpi_data_leave(rt);
 }
@@ -145,6 +148,9 @@ static void take_welcome(trp_runtime *rt, const trpi_msg_client_welcome *welcome
         TRPI_SET(rt->cluster, welcome->cluster);
     }
     pthread_mutex_unlock(&control->lock);
+    trpi_data_lock(rt);
+    rt->data.client = welcome->client;
+    trpi_data_leave(rt);
     control->is_welcome = true;
     control->heartbeat_ms = TRPI_MAX(welcome->heartbeat_ms, (uint64_t)10);
     control->next_heartbeat_ns = trpi_now_ns() + control->heartbeat_ms * NS_PER_MS;
@@ -227,6 +233,10 @@ static uint64_t answered_request(const trpi_msg *msg) {
     case TRPI_MSG_KV_VALUE:
     case TRPI_MSG_LISTED:
     case TRPI_MSG_LOGS_DATA:
+    case TRPI_MSG_GANGED:
+    case TRPI_MSG_STORE_AT:
+    case TRPI_MSG_JOBBED:
+    case TRPI_MSG_BLOB_DATA:
         return msg->done.request;
     default:
         return 0;
@@ -329,28 +339,38 @@ static void take_turn(trp_runtime *rt, uint64_t now_ns) {
     }
 }
 
+static bool must_stop(trpi_control *control) {
+    pthread_mutex_lock(&control->lock);
+    bool result = control->must_stop;
+    pthread_mutex_unlock(&control->lock);
+    return result;
+}
+
 static void *control_main(void *arg) {
     trp_runtime *rt = arg;
     trpi_control *control = &rt->control;
     control->last_turn_ns = control->last_heard_ns = trpi_now_ns();
-    for (;;) {
-        pthread_mutex_lock(&control->lock);
-        bool must_stop = control->must_stop;
-        pthread_mutex_unlock(&control->lock);
-        if (must_stop) {
-            return NULL;
+    while (!must_stop(control)) {
+        uint64_t tend_ns, wake_ns = control->is_welcome ? control->next_heartbeat_ns
+                                                        : control->last_turn_ns + 100 * NS_PER_MS;
+        int watched_fd = trpi_tend_plan(rt, &tend_ns);
+        trpi_poll_item items[4] = {{.fd = control->wake_fd}, {.fd = rt->data.timer_fd}};
+        size_t count = 2;
+        if (watched_fd >= 0) {
+            items[count++].fd = watched_fd;
         }
-        trpi_poll_item items[] = {
-            {.fd = control->wake_fd}, {.fd = rt->data.corks.timer_fd}, {.sock = control->sock}};
-        uint64_t wake_ns = control->is_welcome ? control->next_heartbeat_ns
-                                               : control->last_turn_ns + 100 * NS_PER_MS;
-        size_t count = control->sock != NULL ? 3 : 2;
-        if (trpi_poll(items, count, trpi_left_ms(wake_ns)) == TRP_OK && items[0].ready) {
+        if (control->sock != NULL) {
+            items[count++].sock = control->sock;
+        }
+        if (trpi_poll(items, count, trpi_left_ms(TRPI_MIN(wake_ns, tend_ns))) == TRP_OK &&
+            items[0].ready) {
             trpi_wake_clear(control->wake_fd);
         }
-        if (items[1].ready) {
-            trpi_corks_tend(rt);
+        bool has_news = watched_fd >= 0 && items[2].ready;
+        if (has_news || items[1].ready || (tend_ns != UINT64_MAX && trpi_now_ns() >= tend_ns)) {
+            trpi_tend(rt, has_news, items[1].ready);
         }
+        trpi_done_call(rt);
         if (control->sock != NULL && control->is_welcome) {
             send_queue(rt); /* not before: whoever has the address now may not be our head */
         }
@@ -359,6 +379,7 @@ static void *control_main(void *arg) {
         }
         take_turn(rt, trpi_now_ns());
     }
+    return NULL;
 }
 
 /* Signals are the program's business, not this thread's. */

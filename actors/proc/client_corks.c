@@ -7,19 +7,16 @@
  *     the batch is full
  *     a thread is about to wait for replies
  *     fewer than AHEAD are under way, and another call comes
- *     DELAY_NS have passed: a timer, at which the control thread looks
+ *     the data half's timer says so: the control thread looks then
  *
  * A lone call, and the first ones of many, never wait. All here happens entered. */
 #include <stdlib.h>
-#include <sys/timerfd.h>
-#include <unistd.h>
 
 #include "actors/proc/client_internal.h"
 #include "core/base/log.h"
 #include "core/wire/codec.h"
 
 #define AHEAD 16
-#define DELAY_NS 200000
 
 /* Calls for one connection. */
 struct trpi_cork {
@@ -27,13 +24,6 @@ struct trpi_cork {
     trpi_batch batch;
     trpi_cork *next, *prev; /* among those that hold something */
 };
-
-trp_code trpi_corks_open(trp_runtime *rt, trp_error *err) {
-    rt->data.corks.timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-    return rt->data.corks.timer_fd >= 0
-               ? TRP_OK
-               : trpi_fail(err, TRP_EBUSY, "no descriptors left (ulimit -n)");
-}
 
 static void cork_free(trpi_cork *cork) {
     trpi_batch_release(&cork->batch);
@@ -48,17 +38,14 @@ void trpi_corks_close(trp_runtime *rt) {
         cork_free(cork);
     }
     trpi_table_release(&corks->by_connection);
-    if (corks->timer_fd >= 0) {
-        close(corks->timer_fd);
-    }
 }
 
 /* ---- Which hold something ---- */
 
-static void list_cork(trpi_corks *corks, trpi_cork *cork) {
+static void list_cork(trp_runtime *rt, trpi_cork *cork) {
+    trpi_corks *corks = &rt->data.corks;
     if (corks->first == NULL) {
-        struct itimerspec delay = {.it_value = {.tv_nsec = DELAY_NS}};
-        (void)timerfd_settime(corks->timer_fd, 0, &delay, NULL); /* of valid arguments */
+        trpi_tend_soon(rt);
     } else {
         corks->first->prev = cork;
     }
@@ -99,10 +86,7 @@ static void fail_calls(trp_runtime *rt, trp_bytes batch, const trp_error *error)
     uint64_t call;
     while (batch.size > 0 && trpi_batch_next(&batch, &header, &args) &&
            trpi_peek(header, &type, &call)) {
-        trpi_ref *ref = trpi_caller_abandon(rt->data.caller, call);
-        if (ref != NULL) {
-            trpi_ref_fail(ref, error->code, 0, ref->actor, error->message);
-        }
+        trpi_data_abandon(rt, call, error);
     }
 }
 
@@ -110,6 +94,7 @@ static void flush(trp_runtime *rt, trpi_cork *cork) {
     unsigned char id[TRPI_PEER_SIZE];
     trp_error error = {0};
     unlist_cork(&rt->data.corks, cork);
+    rt->data.is_touched = true;
     /* What was in the batch lies there until the next call is added. */
     trp_bytes sent = trp_buf_bytes(&cork->batch.bytes), calls;
     if (trpi_sock_send_batch(rt->data.sock, trpi_peer_of(cork->connection, id), &cork->batch,
@@ -123,16 +108,6 @@ void trpi_corks_flush(trp_runtime *rt) {
     while (rt->data.corks.first != NULL) {
         flush(rt, rt->data.corks.first);
     }
-}
-
-void trpi_corks_tend(trp_runtime *rt) {
-    uint64_t count;
-    (void)!read(rt->data.corks.timer_fd, &count, sizeof(count));
-    trpi_data_lock(rt);
-    if (!rt->data.is_led) { /* whoever leads has seen to it */
-        trpi_corks_flush(rt);
-    }
-    trpi_data_leave(rt);
 }
 
 /* ---- In ---- */
@@ -167,7 +142,7 @@ bool trpi_cork_take(trp_runtime *rt, const trpi_caller_action *call, trp_bytes h
         return false;
     }
     if (was_empty) {
-        list_cork(corks, cork);
+        list_cork(rt, cork);
     }
     if (!may_wait) {
         flush(rt, cork);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "actors/proc/client_internal.h"
+#include "actors/proc/client_store.h"
 #include "core/base/config.h"
 #include "core/base/log.h"
 #include "core/net/clock.h"
@@ -26,7 +27,10 @@ trp_code trpi_data_open(trp_runtime *rt, trp_error *err) {
     if (data->wake_fd < 0 || data->deaths_fd < 0) {
         return trpi_fail(err, TRP_EBUSY, "no descriptors left (ulimit -n)");
     }
-    trp_code code = trpi_corks_open(rt, err);
+    trp_code code = trpi_done_open(rt, err);
+    if (code == TRP_OK) {
+        code = trpi_tend_open(rt, err);
+    }
     return code == TRP_OK
                ? trpi_sock_open(rt->net, TRPI_ROUTER, trpi_client_id(rt), &data->sock, err)
                : code;
@@ -41,6 +45,7 @@ static void close_fd(int fd) {
 void trpi_data_close(trp_runtime *rt) {
     trpi_data *data = &rt->data;
     trpi_corks_close(rt);
+    trpi_done_close(rt);
     trpi_refs_release(&data->refs);
     trpi_packet_release(&data->packet);
     trpi_sock_close(data->sock);
@@ -52,6 +57,7 @@ void trpi_data_close(trp_runtime *rt) {
     trpi_groups_drop(rt);
     close_fd(data->wake_fd);
     close_fd(data->deaths_fd);
+    close_fd(data->timer_fd);
     pthread_cond_destroy(&data->changed);
     pthread_cond_destroy(&data->idle);
     pthread_mutex_destroy(&data->lock);
@@ -80,6 +86,9 @@ void trpi_data_enter(trp_runtime *rt) {
 }
 
 void trpi_data_leave(trp_runtime *rt) {
+    if (!rt->data.is_led) {
+        trpi_tend_settle(rt);
+    }
     pthread_mutex_unlock(&rt->data.lock);
 }
 
@@ -109,26 +118,65 @@ static void connect_actor(trp_runtime *rt, trpi_caller_action action) {
                           &rt->data.actions);
 }
 
-static void send_call(trp_runtime *rt, const trpi_caller_action *action) {
+static void fail(trp_runtime *rt, trpi_ref *ref, const trpi_ref_failure *failure) {
+    trpi_ref_fail(ref, failure);
+    trpi_done_note(rt, ref);
+}
+
+void trpi_data_abandon(trp_runtime *rt, uint64_t call, const trp_error *error) {
+    trpi_caller_actions *actions = &rt->data.actions;
+    bool is_performing = actions->count > 0; /* then what is appended is carried out in its turn */
+    trpi_ref *ref = trpi_caller_abandon(rt->data.caller, call, actions);
+    if (ref != NULL) {
+        fail(rt, ref,
+             &(trpi_ref_failure){
+                 .code = error->code, .actor = ref->actor, .message = error->message});
+    }
+    if (!is_performing) {
+        trpi_data_perform(rt);
+    }
+}
+
+/* By value: when a call is abandoned, the list may move. */
+static void send_call(trp_runtime *rt, trpi_caller_action action) {
     unsigned char id[TRPI_PEER_SIZE];
     trp_error error;
     trpi_msg msg = {.type = TRPI_MSG_CALL,
-                    .call = {.call = action->call,
-                             .seq = action->seq,
-                             .actor = action->actor,
-                             .incarnation = action->incarnation,
-                             .tries = action->tries,
-                             .method = action->method}};
+                    .call = {.call = action.call,
+                             .seq = action.seq,
+                             .actor = action.actor,
+                             .incarnation = action.incarnation,
+                             .tries = action.tries,
+                             .method = action.method,
+                             .client = rt->data.client}};
     trp_code code = trpi_encode(&msg, &rt->data.encoded, &error);
-    if (code == TRP_OK && !trpi_cork_take(rt, action, trp_buf_bytes(&rt->data.encoded))) {
-        code = trpi_sock_send(rt->data.sock, trpi_peer_of(action->connection, id),
-                              trp_buf_bytes(&rt->data.encoded), action->args, &error);
+    rt->data.is_touched = true;
+    if (code == TRP_OK && !trpi_cork_take(rt, &action, trp_buf_bytes(&rt->data.encoded))) {
+        code = trpi_sock_send(rt->data.sock, trpi_peer_of(action.connection, id),
+                              trp_buf_bytes(&rt->data.encoded), action.args, &error);
     }
     if (code != TRP_OK) {
-        trpi_ref *ref = trpi_caller_abandon(rt->data.caller, action->call);
-        if (ref != NULL) {
-            trpi_ref_fail(ref, code, 0, action->actor, error.message);
-        }
+        trpi_data_abandon(rt, action.call, &error);
+    }
+}
+
+/* Behind the call itself, which may still be held back. */
+static void send_cancel(trp_runtime *rt, trpi_caller_action action) {
+    unsigned char id[TRPI_PEER_SIZE];
+    trp_error error;
+    trpi_msg msg = {
+        .type = TRPI_MSG_CANCEL,
+        .cancel = {.call = action.call, .actor = action.actor, .incarnation = action.incarnation}};
+    trpi_corks_flush(rt);
+    rt->data.is_touched = true;
+    trp_code code = trpi_encode(&msg, &rt->data.encoded, &error);
+    if (code == TRP_OK) {
+        code = trpi_sock_send(rt->data.sock, trpi_peer_of(action.connection, id),
+                              trp_buf_bytes(&rt->data.encoded), (trp_bytes){NULL, 0}, &error);
+    }
+    if (code != TRP_OK) { /* the method runs to its end; its caller has been answered */
+        trpi_log(TRPI_INFO, "cancel_not_sent", "actor=a%llu error=\"%s\"",
+                 (unsigned long long)action.actor, error.message);
     }
 }
 
@@ -141,38 +189,59 @@ static void subscribe(trp_runtime *rt, uint64_t actor) {
 }
 
 static void complete(trp_runtime *rt, const trpi_caller_action *action) {
+    trpi_ref *ref = action->tag;
     if (action->code == TRP_OK) {
-        trpi_ref_succeed(action->tag, &rt->data.packet);
+        trpi_ref_succeed(ref, &rt->data.packet);
+        trpi_done_note(rt, ref);
     } else {
-        trpi_ref_fail(action->tag, action->code, action->node, action->actor, action->message);
+        fail(rt, ref,
+             &(trpi_ref_failure){.code = action->code,
+                                 .node = action->node,
+                                 .actor = action->actor,
+                                 .message = action->message,
+                                 .type = action->type,
+                                 .where = action->where});
+    }
+}
+
+static void carry_out(trp_runtime *rt, const trpi_caller_action *action) {
+    switch (action->kind) {
+    case TRPI_CALLER_SUBSCRIBE:
+        subscribe(rt, action->actor);
+        break;
+    case TRPI_CALLER_CONNECT:
+        connect_actor(rt, *action); /* what it comes to is appended, and may move the list */
+        break;
+    case TRPI_CALLER_DISCONNECT:
+        trpi_cork_drop(rt, action->connection);
+        trpi_sock_disconnect(rt->data.sock, action->endpoint);
+        break;
+    case TRPI_CALLER_SEND:
+        send_call(rt, *action);
+        break;
+    case TRPI_CALLER_CANCEL:
+        send_cancel(rt, *action);
+        break;
+    case TRPI_CALLER_COMPLETE:
+        complete(rt, action);
+        break;
+    case TRPI_CALLER_LET_GO:
+        trpi_held_free(rt, action->tag);
+        break;
+    case TRPI_CALLER_DEATH:
+        trpi_deaths_push(rt, action->actor);
+        break;
+    case TRPI_CALLER_WARN:
+        trpi_log(TRPI_WARN, "caller", "actor=a%llu reason=\"%s\"",
+                 (unsigned long long)action->actor, action->message);
+        break;
     }
 }
 
 void trpi_data_perform(trp_runtime *rt) {
     trpi_caller_actions *actions = &rt->data.actions;
     for (size_t i = 0; i < actions->count; i++) {
-        const trpi_caller_action *action = &actions->items[i];
-        switch (action->kind) {
-        case TRPI_CALLER_SUBSCRIBE:
-            subscribe(rt, action->actor);
-            break;
-        case TRPI_CALLER_CONNECT:
-            connect_actor(rt, *action); /* what it comes to is appended, and may move the list */
-            break;
-        case TRPI_CALLER_DISCONNECT:
-            trpi_cork_drop(rt, action->connection);
-            trpi_sock_disconnect(rt->data.sock, action->endpoint);
-            break;
-        case TRPI_CALLER_SEND:
-            send_call(rt, action);
-            break;
-        case TRPI_CALLER_COMPLETE:
-            complete(rt, action);
-            break;
-        case TRPI_CALLER_DEATH:
-            trpi_deaths_push(rt, action->actor);
-            break;
-        }
+        carry_out(rt, &actions->items[i]);
     }
     trpi_caller_actions_clear(actions);
 }
@@ -194,7 +263,8 @@ static void handle_packet(trp_runtime *rt) {
         return;
     }
     if (msg.type == TRPI_MSG_REPLY) {
-        trpi_caller_reply(data->caller, connection, &msg.reply, &data->actions);
+        uint64_t now_ns = msg.reply.code == TRP_OK ? 0 : trpi_now_ns();
+        trpi_caller_reply(data->caller, connection, &msg.reply, now_ns, &data->actions);
         trpi_data_perform(rt);
     }
 }
@@ -207,8 +277,12 @@ static void read_for(trp_runtime *rt, const trpi_waiter *waiter) {
     trpi_data *data = &rt->data;
     unsigned packets = 0;
     data->sent = 0;
-    while (!(waiter != NULL && waiter->is_ready) &&
-           trpi_sock_recv(data->sock, &data->packet) == TRP_OK) {
+    data->is_touched = true;
+    while (!(waiter != NULL && waiter->is_ready)) {
+        if (trpi_sock_recv(data->sock, &data->packet) != TRP_OK) {
+            data->is_touched = false;
+            break;
+        }
         handle_packet(rt);
         trpi_packet_release(&data->packet);
         if (++packets % PACKETS_PER_FLUSH == 0) {
@@ -216,7 +290,7 @@ static void read_for(trp_runtime *rt, const trpi_waiter *waiter) {
         }
     }
     /* Overdue calls only now: an answer that is there in time counts. */
-    if (trpi_caller_next_deadline(data->caller) != UINT64_MAX) {
+    if (trpi_caller_next_tick(data->caller) != UINT64_MAX) {
         trpi_caller_tick(data->caller, trpi_now_ns(), &data->actions);
         trpi_data_perform(rt);
     }
@@ -259,7 +333,7 @@ static void unlist_waiter(trpi_data *data, trpi_waiter *waiter) {
 /* Polls the socket without the lock, until something comes in, somebody claims it, or time is up.
  */
 static void lead(trpi_data *data, uint64_t deadline_ns) {
-    uint64_t next_ns = trpi_caller_next_deadline(data->caller);
+    uint64_t next_ns = trpi_caller_next_tick(data->caller);
     trpi_poll_item items[] = {{.sock = data->sock}, {.fd = data->wake_fd}};
     data->is_led = true;
     pthread_mutex_unlock(&data->lock);
@@ -293,14 +367,15 @@ static void wait_until(trp_runtime *rt, trpi_waiter *waiter, uint64_t deadline_n
     }
 }
 
-void trpi_data_wait(trp_runtime *rt, trpi_waiter *waiter, uint64_t timeout_ms) {
+void trpi_data_wait(trp_runtime *rt, trpi_waiter *waiter, uint64_t deadline_ns) {
     trpi_data *data = &rt->data;
+    deadline_ns = trpi_is_control_thread(rt) ? 0 : deadline_ns;
     if (!data->is_led) {
         read_for(rt, waiter);
     }
     if (!waiter->is_ready) {
         list_waiter(data, waiter);
-        wait_until(rt, waiter, trpi_deadline_ns(timeout_ms));
+        wait_until(rt, waiter, deadline_ns);
         unlist_waiter(data, waiter);
     }
     /* Somebody must lead for those who follow. */
@@ -310,5 +385,6 @@ void trpi_data_wait(trp_runtime *rt, trpi_waiter *waiter, uint64_t timeout_ms) {
 }
 
 bool trpi_data_wait_changed(trp_runtime *rt, uint64_t deadline_ns) {
-    return trpi_cond_wait(&rt->data.changed, &rt->data.lock, deadline_ns);
+    return !trpi_is_control_thread(rt) &&
+           trpi_cond_wait(&rt->data.changed, &rt->data.lock, deadline_ns);
 }

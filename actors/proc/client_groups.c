@@ -64,6 +64,18 @@ void trpi_groups_watch_all(trp_runtime *rt) {
     trpi_data_leave(rt);
 }
 
+void trpi_groups_orphan(trp_runtime *rt, const char *why) {
+    uint64_t group = 0;
+    for (group_word *view; (view = trpi_table_next(&rt->data.groups, &group)) != NULL;) {
+        if (view->code == TRP_OK) {
+            free(view->message);
+            view->message = trpi_strdup(why);
+            view->code = TRP_EDISCONNECTED;
+            view->is_placed = false;
+        }
+    }
+}
+
 void trpi_groups_drop(trp_runtime *rt) {
     uint64_t group = 0;
     for (group_word *view; (view = trpi_table_next(&rt->data.groups, &group)) != NULL;) {
@@ -204,4 +216,13 @@ trp_code trp_group_wait(trp_runtime *rt, trp_group group, uint64_t timeout_ms, u
     }
     trpi_data_leave(rt);
     return code == TRP_OK ? code : trpi_context(err, code, "wait for group g%" PRIu64, group.id);
+}
+
+trp_code trp_group_lookup(trp_runtime *rt, const char *name, trp_group *ret_group, trp_error *err) {
+    if (name == NULL || name[0] == '\0') {
+        return trpi_fail(err, TRP_EINVALID, "group lookup: the name is empty");
+    }
+    trpi_msg msg = {.type = TRPI_MSG_GROUP_LOOKUP, .group_lookup = {.name = name}};
+    trp_code code = request_state(rt, &msg, ret_group, err);
+    return code == TRP_OK ? code : trpi_context(err, code, "group lookup %s", name);
 }

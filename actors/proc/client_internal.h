@@ -6,7 +6,8 @@
  *            knows what is under way (actors/state/caller.h), and the refs that wait for it.
  *            There is no thread of its own: a thread that waits for a ref reads the socket itself
  *            (it leads), so that a call costs no hop. Others that wait follow, sleeping; a thread
- *            that needs the socket while one leads wakes the leader, which steps aside.
+ *            that needs the socket while one leads wakes the leader, which steps aside. While
+ *            nobody waits, the control thread reads what must be read (client_tend.c).
  *   control  one DEALER to the head, which belongs to the control thread. Other threads queue
  *            messages for it and sleep until it hands them the answer. */
 #ifndef TRPI_CLIENT_INTERNAL_H
@@ -16,6 +17,7 @@
 
 #include "actors/proc/client.h"
 #include "actors/proc/client_package.h"
+#include "actors/proc/client_done.h"
 #include "actors/proc/client_refs.h"
 #include "actors/state/caller.h"
 #include "core/base/id.h"
@@ -62,8 +64,7 @@ typedef struct trpi_cork trpi_cork;
 
 typedef struct trpi_corks {
     trpi_table by_connection;
-    trpi_cork *first; /* that holds something */
-    int timer_fd;     /* readable when one has waited long enough */
+    trpi_cork *first; /* that holds something; the data half's timer is set then */
 } trpi_corks;
 
 typedef struct trpi_data {
@@ -73,7 +74,12 @@ typedef struct trpi_data {
     bool is_led;            /* a thread polls the socket without holding the lock */
     unsigned claims;        /* threads that wait for it to step aside */
     int wake_fd;
+    uint64_t client; /* as the head counts this process */
     trpi_sock *sock;
+    bool is_touched;    /* used since it was read to the end: its descriptor may keep silent */
+    bool is_watched;    /* the control thread has an eye on its descriptor */
+    int timer_fd;       /* readable when the control thread is to look at this half ... */
+    uint64_t tend_ns;   /* ... which it does then at the latest, too */
     trpi_packet packet; /* the one that is being handled */
     trpi_arena arena;
     trp_buf encoded;
@@ -82,6 +88,7 @@ typedef struct trpi_data {
     trpi_refs refs;
     trpi_waiter *waiters;
     trpi_corks corks;
+    trpi_done done;
     unsigned sent;     /* calls since the socket was last read */
     trpi_table groups; /* group_word by id: client_groups.c */
     trpi_death_notice *first_death, *last_death;
@@ -123,6 +130,8 @@ struct trp_runtime {
     char package[TRPI_HASH_TEXT]; /* workers' working directory; "" = cwd */
     uint64_t submission;
     trpi_upload uploads[2]; /* the executable, the package; of the control thread */
+    trpi_text *env; /* of all workers of the job */
+    size_t env_count;
     uint64_t actor, incarnation;
     bool wants_logs;
     const trp_actor_type *const *types;
@@ -153,20 +162,33 @@ trp_bytes trpi_peer_of(uint64_t connection, unsigned char id[TRPI_PEER_SIZE]);
 void trpi_data_perform(trp_runtime *rt);
 /* Takes what has come in, then fails what is overdue. Entered. */
 void trpi_data_read(trp_runtime *rt);
-/* Locked (not entered): until the waiter is ready or the timeout has passed. */
-void trpi_data_wait(trp_runtime *rt, trpi_waiter *waiter, uint64_t timeout_ms);
-/* Locked: until `changed` is signaled; false when the deadline has passed. */
+/* A call could not be sent: its ref fails. Entered. */
+void trpi_data_abandon(trp_runtime *rt, uint64_t call, const trp_error *error);
+/* Locked (not entered): until the waiter is ready or the deadline has passed. In a callback it has:
+ * the control thread never waits. */
+void trpi_data_wait(trp_runtime *rt, trpi_waiter *waiter, uint64_t deadline_ns);
+/* Locked: until `changed` is signaled; false when the deadline has passed, as above. */
 bool trpi_data_wait_changed(trp_runtime *rt, uint64_t deadline_ns);
 
-/* ---- client_corks.c: entered, but for the last ---- */
+/* ---- client_tend.c: the data half and the control thread. Locked, but for those marked ---- */
 
-TRP_CHECKED trp_code trpi_corks_open(trp_runtime *rt, trp_error *err);
+TRP_CHECKED trp_code trpi_tend_open(trp_runtime *rt, trp_error *err);
+bool trpi_is_control_thread(const trp_runtime *rt); /* unlocked */
+void trpi_tend_soon(trp_runtime *rt);               /* sets the timer */
+void trpi_tend_demand(trp_runtime *rt);             /* a ref needs somebody to read for it */
+void trpi_tend_settle(trp_runtime *rt);             /* before the lock is given back, unless led */
+/* Unlocked, control thread: the descriptor to watch, or -1, and until when to sleep at most ... */
+int trpi_tend_plan(trp_runtime *rt, uint64_t *ret_wake_ns);
+/* ... and what to do then: news on the descriptor, the timer, or just time. */
+void trpi_tend(trp_runtime *rt, bool has_news, bool is_timer);
+
+/* ---- client_corks.c: entered ---- */
+
 void trpi_corks_close(trp_runtime *rt);
 /* Takes a call over, to send it now or in a moment. False: the caller is to send it, now. */
 bool trpi_cork_take(trp_runtime *rt, const trpi_caller_action *call, trp_bytes header);
 void trpi_corks_flush(trp_runtime *rt);                    /* sends all */
 void trpi_cork_drop(trp_runtime *rt, uint64_t connection); /* forgets what is held for it */
-void trpi_corks_tend(trp_runtime *rt);                     /* when the timer says so */
 
 /* ---- client_deaths.c ---- */
 
@@ -176,7 +198,8 @@ void trpi_deaths_drop(trp_runtime *rt);
 /* ---- client_groups.c ---- */
 
 void trpi_groups_word(trp_runtime *rt, const trpi_msg_group_state *state); /* takes the data lock */
-void trpi_groups_watch_all(trp_runtime *rt); /* after the head has forgotten us */
+void trpi_groups_watch_all(trp_runtime *rt);               /* after the head has forgotten us */
+void trpi_groups_orphan(trp_runtime *rt, const char *why); /* the cluster is gone. Locked */
 void trpi_groups_drop(trp_runtime *rt);
 
 /* ---- client_control.c: the thread ---- */
@@ -188,8 +211,10 @@ void trpi_client_control_close(trp_runtime *rt);
 
 /* Queues a message that has no answer. TRP_EDISCONNECTED while the head does not answer. */
 TRP_CHECKED trp_code trpi_client_post(trp_runtime *rt, const trpi_msg *msg, trp_error *err);
-/* A request whose answer is DONE. */
+/* A request whose answer is DONE, within TROUPE_REQUEST_TIMEOUT_MS. */
 TRP_CHECKED trp_code trpi_client_ask(trp_runtime *rt, trpi_msg *msg, trp_error *err);
+TRP_CHECKED trp_code trpi_client_ask_within(trp_runtime *rt, trpi_msg *msg, uint64_t timeout_ms,
+                                            trp_error *err);
 /* Hands a reply (taken) to whoever asked; drops it when nobody waits any more. */
 void trpi_requests_answer(trp_runtime *rt, uint64_t request, trpi_client_reply *reply);
 void trpi_requests_fail_all(trp_runtime *rt, const trp_error *error); /* control lock held */
@@ -199,6 +224,18 @@ void trpi_outgoing_free(trpi_outgoing *out);
 /* ---- client_logs.c ---- */
 
 void trpi_logs_print(const trpi_msg_log_lines *lines);
+
+/* ---- client_calls.c ---- */
+
+/* TRP_EINVALID: no such ref. */
+trp_code trpi_ref_unknown(trp_ref ref, trp_error *err);
+
+/* What a call holds in the object store until it is over; from malloc. */
+typedef struct trpi_held {
+    size_t count;
+    trp_object objects[];
+} trpi_held;
+void trpi_held_free(trp_runtime *rt, trpi_held *held); /* lets go of them. NULL is fine */
 
 /* ---- client_cond.c: waiting with a deadline ---- */
 

@@ -34,7 +34,7 @@ trpi_ref *trpi_refs_take(trpi_refs *refs) {
         ref->generation = 1; /* id 0 names no ref */
     }
     ref->is_used = true;
-    ref->is_done = false;
+    ref->is_done = ref->is_notifying = ref->is_queued = ref->is_awaited = false;
     ref->code = TRP_OK;
     ref->value = (trp_bytes){NULL, 0};
     return ref;
@@ -42,9 +42,16 @@ trpi_ref *trpi_refs_take(trpi_refs *refs) {
 
 static void drop_content(trpi_ref *ref) {
     free(ref->message);
+    free(ref->type);
+    free(ref->where);
     free(ref->copy);
-    ref->message = NULL;
+    ref->message = ref->type = ref->where = NULL;
     ref->copy = NULL;
+    while (ref->callbacks != NULL) {
+        trpi_callback *callback = ref->callbacks;
+        ref->callbacks = callback->next;
+        free(callback);
+    }
     if (ref->packet != NULL) {
         trpi_packet_release(ref->packet);
         free(ref->packet);
@@ -110,13 +117,18 @@ void trpi_ref_succeed(trpi_ref *ref, trpi_packet *packet) {
     end_watches(ref, false);
 }
 
-void trpi_ref_fail(trpi_ref *ref, trp_code code, uint64_t node, uint64_t actor,
-                   const char *message) {
+static char *copy_if_any(const char *text) {
+    return text != NULL && text[0] != '\0' ? trpi_strdup(text) : NULL;
+}
+
+void trpi_ref_fail(trpi_ref *ref, const trpi_ref_failure *failure) {
     ref->is_done = true;
-    ref->code = code;
-    ref->node = node;
-    ref->actor = actor;
-    ref->message = trpi_strdup(message);
+    ref->code = failure->code;
+    ref->node = failure->node;
+    ref->actor = failure->actor;
+    ref->message = trpi_strdup(failure->message);
+    ref->type = copy_if_any(failure->type);
+    ref->where = copy_if_any(failure->where);
     end_watches(ref, true);
 }
 
@@ -128,6 +140,8 @@ trp_code trpi_ref_result(const trpi_ref *ref, trp_error *err) {
     if (err != NULL) {
         err->node = ref->node;
         err->actor = ref->actor;
+        TRPI_SET(err->type, ref->type ? ref->type : "");
+        TRPI_SET(err->where, ref->where ? ref->where : "");
     }
     return ref->code;
 }

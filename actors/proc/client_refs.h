@@ -3,6 +3,8 @@
 #ifndef TRPI_CLIENT_REFS_H
 #define TRPI_CLIENT_REFS_H
 
+#include <troupe/actor.h>
+
 #include "core/net/sock.h"
 
 typedef struct trpi_waiter trpi_waiter;
@@ -15,20 +17,41 @@ typedef struct trpi_ref_watcher {
     struct trpi_ref_watcher *next, *prev;
 } trpi_ref_watcher;
 
+/* Somebody wants to be called when a ref is done. */
+typedef struct trpi_callback {
+    trp_done_fn fn;
+    void *arg;
+    uint64_t ref;
+    struct trpi_callback *next;
+} trpi_callback;
+
+/* Why a call failed, as the caller machine says it. Texts are borrowed; NULL is "". */
+typedef struct trpi_ref_failure {
+    trp_code code;
+    uint64_t node, actor;
+    const char *message, *type, *where;
+} trpi_ref_failure;
+
 #define TRPI_REF_INLINE 64
 
 struct trpi_ref {
     uint32_t generation, slot;
     uint32_t next_free;
     bool is_used, is_done;
+    bool is_notifying; /* goes into the queue of done refs when it is done */
+    bool is_queued;    /* ... in which it is */
+    bool is_awaited;   /* counted in trpi_done.awaited */
     trp_code code;
     uint64_t call; /* of the caller machine, while it is not done */
     uint64_t node, actor;
     char *message;       /* of a failure */
+    char *type, *where;  /* of one that was raised, else NULL */
     trp_bytes value;     /* in `small`, `copy` or the packet */
     unsigned char *copy; /* of a middling value */
     trpi_packet *packet; /* with a large one */
     trpi_ref_watcher *watches;
+    trpi_callback *callbacks; /* newest first */
+    struct trpi_ref *next_done, *prev_done;
     unsigned char small[TRPI_REF_INLINE];
 };
 
@@ -47,8 +70,7 @@ trpi_ref *trpi_refs_find(trpi_refs *refs, uint64_t id); /* NULL: given back, or 
 
 /* Small bodies are copied; a large one stays in the packet, which the ref takes over. */
 void trpi_ref_succeed(trpi_ref *ref, trpi_packet *packet);
-void trpi_ref_fail(trpi_ref *ref, trp_code code, uint64_t node, uint64_t actor,
-                   const char *message);
+void trpi_ref_fail(trpi_ref *ref, const trpi_ref_failure *failure);
 /* The code, with err filled in. The ref is done. */
 trp_code trpi_ref_result(const trpi_ref *ref, trp_error *err);
 

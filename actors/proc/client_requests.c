@@ -155,6 +155,12 @@ trp_code trpi_client_request(trp_runtime *rt, trpi_msg *msg, uint64_t timeout_ms
     trpi_control *control = &rt->control;
     trpi_pending pending = {.wake = PTHREAD_COND_INITIALIZER};
     trpi_outgoing *out;
+    if (trpi_is_control_thread(rt)) {
+        return trpi_fail(err, TRP_EINVALID,
+                         "%s would wait for the head within a callback of trp_on_done(), which "
+                         "must not wait; do it in a thread of the program",
+                         trpi_msg_name(msg->type));
+    }
     pthread_mutex_lock(&control->lock);
     pending.request = ++control->requests;
     pthread_mutex_unlock(&control->lock);
@@ -181,11 +187,11 @@ trp_code trpi_client_request(trp_runtime *rt, trpi_msg *msg, uint64_t timeout_ms
     return code;
 }
 
-trp_code trpi_client_ask(trp_runtime *rt, trpi_msg *msg, trp_error *err) {
+trp_code trpi_client_ask_within(trp_runtime *rt, trpi_msg *msg, uint64_t timeout_ms,
+                                trp_error *err) {
     trpi_client_reply *storage;
     const trpi_msg *reply;
-    trp_code code = trpi_client_request(rt, msg, trpi_config(TRPI_CONFIG_REQUEST_TIMEOUT_MS),
-                                        &storage, &reply, err);
+    trp_code code = trpi_client_request(rt, msg, timeout_ms, &storage, &reply, err);
     if (code != TRP_OK) {
         return code;
     }
@@ -197,4 +203,8 @@ trp_code trpi_client_ask(trp_runtime *rt, trpi_msg *msg, trp_error *err) {
     }
     trpi_client_reply_release(storage);
     return code;
+}
+
+trp_code trpi_client_ask(trp_runtime *rt, trpi_msg *msg, trp_error *err) {
+    return trpi_client_ask_within(rt, msg, trpi_config(TRPI_CONFIG_REQUEST_TIMEOUT_MS), err);
 }

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "actors/state/caller_types.h"
+
 void trpi_calls_init(trpi_calls *calls, uint32_t used_max) {
     *calls = (trpi_calls){.first_free = TRPI_CALL_NONE, .used_max = used_max};
 }
@@ -10,6 +12,7 @@ void trpi_calls_init(trpi_calls *calls, uint32_t used_max) {
 void trpi_calls_release(trpi_calls *calls) {
     for (uint32_t i = 0; i < calls->slot_count; i++) {
         free(calls->slots[i].payload);
+        free(calls->slots[i].holds);
     }
     free(calls->slots);
     free(calls->heap);
@@ -26,7 +29,7 @@ static uint32_t take_slot(trpi_calls *calls) {
         calls->slot_capacity = TRPI_MAX(64U, calls->slot_capacity * 2);
         calls->slots = trpi_realloc(calls->slots, calls->slot_capacity * sizeof(*calls->slots));
     }
-    calls->slots[calls->slot_count].generation = 0;
+    calls->slots[calls->slot_count] = (trpi_call){0};
     return calls->slot_count++;
 }
 
@@ -59,33 +62,40 @@ uint32_t trpi_calls_find(const trpi_calls *calls, uint64_t id) {
     return slot;
 }
 
-void trpi_calls_keep_payload(trpi_call *call, const char *method, trp_bytes args) {
+void trpi_calls_keep_payload(trpi_call *call, const char *method, trp_bytes args,
+                             const char *const *types) {
     size_t method_size = strlen(method) + 1;
-    trpi_call_payload *payload = trpi_realloc(NULL, sizeof(*payload) + method_size + args.size);
+    size_t types_size = types != NULL ? trpi_types_size(types) : 0;
+    trpi_call_payload *payload =
+        trpi_realloc(NULL, sizeof(*payload) + method_size + args.size + types_size);
     payload->method_size = method_size;
     payload->args_size = args.size;
+    payload->types_size = types_size;
     memcpy(payload->data, method, method_size);
     if (args.size > 0) {
         memcpy(payload->data + method_size, args.data, args.size);
     }
+    if (types_size > 0) {
+        trpi_types_pack(types, payload->data + method_size + args.size);
+    }
     call->payload = payload;
 }
 
-/* ---- The deadlines: a binary heap whose entries know their place, so that a call that is over
- * leaves it at once instead of waiting for its deadline. ---- */
+/* ---- The times: a binary heap whose entries know their place, so that a call that is over leaves
+ * it at once instead of waiting for its deadline. ---- */
 
 static void heap_put(trpi_calls *calls, uint32_t place, uint32_t slot) {
     calls->heap[place] = slot;
     calls->slots[slot].heap_place = place;
 }
 
-static uint64_t heap_deadline(const trpi_calls *calls, uint32_t place) {
-    return calls->slots[calls->heap[place]].deadline_ns;
+static uint64_t heap_time(const trpi_calls *calls, uint32_t place) {
+    return calls->slots[calls->heap[place]].wake_ns;
 }
 
 static void heap_up(trpi_calls *calls, uint32_t place) {
     uint32_t slot = calls->heap[place];
-    while (place > 0 && heap_deadline(calls, (place - 1) / 2) > calls->slots[slot].deadline_ns) {
+    while (place > 0 && heap_time(calls, (place - 1) / 2) > calls->slots[slot].wake_ns) {
         heap_put(calls, place, calls->heap[(place - 1) / 2]);
         place = (place - 1) / 2;
     }
@@ -100,10 +110,10 @@ static void heap_down(trpi_calls *calls, uint32_t place) {
             break;
         }
         if (child + 1 < calls->heap_count &&
-            heap_deadline(calls, child + 1) < heap_deadline(calls, child)) {
+            heap_time(calls, child + 1) < heap_time(calls, child)) {
             child++;
         }
-        if (heap_deadline(calls, child) >= calls->slots[slot].deadline_ns) {
+        if (heap_time(calls, child) >= calls->slots[slot].wake_ns) {
             break;
         }
         heap_put(calls, place, calls->heap[child]);
@@ -123,23 +133,29 @@ static void heap_remove(trpi_calls *calls, uint32_t slot) {
     }
 }
 
-void trpi_calls_set_deadline(trpi_calls *calls, uint32_t slot, uint64_t deadline_ns) {
+void trpi_calls_set_wake(trpi_calls *calls, uint32_t slot, uint64_t wake_ns) {
+    if (calls->slots[slot].heap_place != TRPI_CALL_NONE) {
+        heap_remove(calls, slot);
+    }
+    calls->slots[slot].wake_ns = wake_ns;
+    if (wake_ns == UINT64_MAX) {
+        return;
+    }
     if (calls->heap_count == calls->heap_capacity) {
         calls->heap_capacity = TRPI_MAX(64U, calls->heap_capacity * 2);
         calls->heap = trpi_realloc(calls->heap, calls->heap_capacity * sizeof(*calls->heap));
     }
-    calls->slots[slot].deadline_ns = deadline_ns;
     heap_put(calls, calls->heap_count++, slot);
     heap_up(calls, calls->heap_count - 1);
 }
 
-uint32_t trpi_calls_next_deadline(const trpi_calls *calls) {
+uint32_t trpi_calls_next_wake(const trpi_calls *calls) {
     return calls->heap_count ? calls->heap[0] : TRPI_CALL_NONE;
 }
 
 void trpi_calls_give_back(trpi_calls *calls, uint32_t slot) {
     trpi_call *call = &calls->slots[slot];
-    TRP_ASSERT(call->used);
+    TRP_ASSERT(call->used && call->holds == NULL);
     if (call->heap_place != TRPI_CALL_NONE) {
         heap_remove(calls, slot);
     }
@@ -162,10 +178,10 @@ const char *trpi_calls_check(const trpi_calls *calls) {
     for (uint32_t i = 0; i < calls->heap_count; i++) {
         const trpi_call *call = &calls->slots[calls->heap[i]];
         if (!call->used || call->heap_place != i) {
-            return "a deadline belongs to no call";
+            return "a time belongs to no call";
         }
-        if (i > 0 && heap_deadline(calls, (i - 1) / 2) > call->deadline_ns) {
-            return "deadlines are out of order";
+        if (i > 0 && heap_time(calls, (i - 1) / 2) > call->wake_ns) {
+            return "times are out of order";
         }
     }
     return NULL;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "actors/state/caller_calls.h"
+#include "actors/state/caller_types.h"
 
 /* ---- The table ---- */
 
@@ -57,6 +58,8 @@ void trpi_views_release(trpi_views *views) {
         free(view->waiting_for);
         free(view->death_message);
         free(view->death_stderr);
+        free(view->death_core);
+        free(view->retry_on);
         free(view->endpoint);
         free(view->fault_text);
     }
@@ -68,7 +71,7 @@ void trpi_views_release(trpi_views *views) {
 /* ---- The head's word ---- */
 
 bool trpi_view_is_stale(const trpi_view *view, const trpi_msg_actor_state *state) {
-    if (view->phase == TRPI_PHASE_ASKED) {
+    if (view->phase == TRPI_PHASE_ASKED || view->phase == TRPI_PHASE_REFUSED) {
         return false;
     }
     if (view->phase == TRP_ACTOR_DEAD || view->phase == TRPI_PHASE_UNKNOWN) {
@@ -94,13 +97,25 @@ static void set_devices(trpi_view *view, const trpi_msg_actor_state *state) {
     set_text(&view->devices, text);
 }
 
+static void set_retry_on(trpi_view *view, const trpi_msg_actor_state *state) {
+    const char **names = trpi_alloc((state->retry_on_count + 1) * sizeof(*names));
+    for (size_t i = 0; i < state->retry_on_count; i++) {
+        names[i] = state->retry_on[i].value;
+    }
+    free(view->retry_on);
+    view->retry_on = trpi_alloc(trpi_types_size(names));
+    trpi_types_pack(names, view->retry_on);
+    free(names);
+}
+
 /* An actor that ended before it had a process has no death in the head's word, but whoever monitors
  * it must hear of its end all the same. */
 static bool update_death(trpi_view *view, const trpi_msg_actor_state *state) {
     trpi_death made_up = {.incarnation = state->incarnation,
                           .is_final = true,
                           .message = "the head gave no cause",
-                          .stderr_tail = ""};
+                          .stderr_tail = "",
+                          .core = ""};
     const trpi_death *death = &made_up;
     if (state->death_count > 0) {
         death = &state->death[0];
@@ -122,22 +137,38 @@ static bool update_death(trpi_view *view, const trpi_msg_actor_state *state) {
     view->death_final = is_final;
     set_text(&view->death_message, death->message);
     set_text(&view->death_stderr, death->stderr_tail);
+    set_text(&view->death_core, death->core);
     return true;
+}
+
+void trpi_view_lose(trpi_view *view, const char *why) {
+    view->phase = TRPI_PHASE_UNKNOWN;
+    view->has_death = true;
+    view->death_incarnation = view->incarnation;
+    view->death_node = view->node;
+    view->death_pid = view->pid;
+    view->death_cause = TRP_CAUSE_NONE;
+    view->death_signal = view->death_exit_code = 0;
+    view->death_final = true;
+    set_text(&view->death_message, why);
+    set_text(&view->death_stderr, "");
+    set_text(&view->death_core, "");
 }
 
 bool trpi_view_update(trpi_view *view, const trpi_msg_actor_state *state) {
     view->phase = (unsigned)state->phase;
-    if (view->phase == TRPI_PHASE_UNKNOWN) {
-        return false;
-    }
     view->incarnation = state->incarnation;
     view->node = state->node;
     view->pid = state->pid;
     view->restarts = state->restarts;
     view->retries_max = state->call_retries_max;
+    view->pending_max = state->max_pending_calls;
+    view->draining = state->draining;
+    view->drain_ms = state->drain_ms;
     set_text(&view->label, state->name[0] ? state->name : state->type);
     set_text(&view->waiting_for, state->waiting_for);
     set_devices(view, state);
+    set_retry_on(view, state);
     return update_death(view, state);
 }
 
@@ -213,6 +244,7 @@ void trpi_view_get_death(const trpi_view *view, trp_death *ret_death) {
     size_t size = strlen(tail);
     size_t room = sizeof(ret_death->stderr_tail) - 1;
     TRPI_SET(ret_death->stderr_tail, size > room ? tail + size - room : tail);
+    TRPI_SET(ret_death->core, view->death_core ? view->death_core : "");
 }
 
 void trpi_view_get_info(const trpi_view *view, trp_actor_info *ret_info) {
@@ -220,6 +252,8 @@ void trpi_view_get_info(const trpi_view *view, trp_actor_info *ret_info) {
                                  .incarnation = view->incarnation,
                                  .node = view->node,
                                  .pid = view->pid,
-                                 .restarts = (int)view->restarts};
+                                 .restarts = (int)view->restarts,
+                                 .draining = view->draining,
+                                 .drain_ms = view->drain_ms};
     TRPI_SET(ret_info->devices, view->devices ? view->devices : "");
 }

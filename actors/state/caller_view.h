@@ -8,17 +8,24 @@
 
 #include "core/wire/msg.h"
 
-/* Beside trp_actor_phase and TRPI_PHASE_UNKNOWN: asked for, the head has not answered yet. */
+/* Beside trp_actor_phase and TRPI_PHASE_UNKNOWN: asked for, and the head has not answered yet, or
+ * will not say. */
 #define TRPI_PHASE_ASKED 254
+#define TRPI_PHASE_REFUSED 253
 
 typedef struct trpi_view {
     uint64_t actor;
     unsigned phase;
     uint64_t incarnation, node; /* of the process that runs or is next */
     int64_t pid, restarts, retries_max;
-    char *label; /* name, else type; NULL while asked */
+    uint64_t pending_max; /* calls under way, of this process; 0 = none */
+    char *retry_on;       /* caller_types.h; NULL = none */
+    char *label;          /* name, else type; NULL while asked */
     char *devices;
     char *waiting_for;
+    bool draining;
+    uint64_t drain_ms;
+    bool must_ask; /* the head will not tell of changes: ask again when there is a reason to */
 
     bool has_death; /* of the last incarnation that ended */
     uint64_t death_incarnation, death_node;
@@ -26,14 +33,16 @@ typedef struct trpi_view {
     uint64_t death_cause;
     int64_t death_signal, death_exit_code;
     bool death_final;
-    char *death_message, *death_stderr;
+    char *death_message, *death_stderr, *death_core;
 
     uint64_t connected;   /* incarnation that calls go to; 0 = none, calls wait */
     uint64_t connection;  /* number of the last one made */
     char *endpoint;       /* that it goes to */
     uint64_t seq;         /* calls sent to it so far */
     uint32_t in_flight;   /* of those, how many are under way */
-    uint32_t first, last; /* calls under way in call order: those in flight, then those that wait */
+    uint32_t first, last; /* calls under way, in call order */
+    uint32_t call_count;  /* of these */
+    bool told_crowd;      /* that they are very many */
 
     trp_code fault; /* why calls fail now; TRP_OK = they do not */
     char *fault_text;
@@ -58,6 +67,8 @@ trpi_view *trpi_views_add(trpi_views *views, uint64_t actor);        /* one that
 bool trpi_view_is_stale(const trpi_view *view, const trpi_msg_actor_state *state);
 /* Takes the head's word over. Returns whether it tells of a death that was not known. */
 bool trpi_view_update(trpi_view *view, const trpi_msg_actor_state *state);
+/* There is no such actor (any more), and nobody knows how it ended. */
+void trpi_view_lose(trpi_view *view, const char *why);
 
 void trpi_view_set_endpoint(trpi_view *view, const char *endpoint);
 void trpi_view_set_fault(trpi_view *view, trp_code code, bool lasting, const char *text);

@@ -52,7 +52,8 @@ static trpi_death killed(uint64_t incarnation, bool is_final) {
                         .signal = 9,
                         .is_final = is_final,
                         .message = "",
-                        .stderr_tail = "last words"};
+                        .stderr_tail = "last words",
+                        .core = "/var/core.123"};
 }
 
 /* The head says: this phase, this incarnation; the one before, if any, was killed. */
@@ -105,11 +106,19 @@ static void head_says(bench *b, unsigned phase, uint64_t incarnation, int64_t re
     carry_out(b);
 }
 
+static trpi_call_order an_order(void *tag) {
+    return (trpi_call_order){.actor = ACTOR,
+                             .method = "add",
+                             .args = trp_bytes_of("12"),
+                             .deadline_ns = UINT64_MAX,
+                             .tag = tag};
+}
+
 static uint64_t call_until(bench *b, uint64_t deadline_ns, void *tag) {
     uint64_t call = 0;
-    assert_int_equal(trpi_caller_call(b->caller, ACTOR, "add", trp_bytes_of("12"), deadline_ns, tag,
-                                      &call, &b->actions),
-                     TRP_OK);
+    trpi_call_order order = an_order(tag);
+    order.deadline_ns = deadline_ns;
+    assert_int_equal(trpi_caller_call(b->caller, &order, &call, &b->actions, NULL), TRP_OK);
     carry_out(b);
     return call;
 }
@@ -120,7 +129,7 @@ static uint64_t call(bench *b, void *tag) {
 
 static void reply_from(bench *b, uint64_t incarnation, uint64_t answered) {
     trpi_msg_reply reply = {.call = answered, .incarnation = incarnation, .message = ""};
-    trpi_caller_reply(b->caller, b->connection, &reply, &b->actions);
+    trpi_caller_reply(b->caller, b->connection, &reply, 0, &b->actions);
     carry_out(b);
 }
 
@@ -286,7 +295,7 @@ static void replies_of_stale_incarnations_and_strangers_are_dropped(void **state
     reply_from(b, 1, id);
     assert_null(completed(b, &tag));
     trpi_msg_reply reply = {.call = id, .incarnation = 2, .message = ""};
-    trpi_caller_reply(b->caller, b->connection - 1, &reply, &b->actions);
+    trpi_caller_reply(b->caller, b->connection - 1, &reply, 0, &b->actions);
     assert_null(completed(b, &tag));
     reply_from(b, 2, id);
     assert_non_null(completed(b, &tag));
@@ -329,7 +338,7 @@ static void deadlines_fail_calls_in_their_order(void **state) {
     uint64_t late = call_until(b, 300, &tags[0]);
     call_until(b, 100, &tags[1]);
     call_until(b, 200, &tags[2]);
-    assert_int_equal(trpi_caller_next_deadline(b->caller), 100);
+    assert_int_equal(trpi_caller_next_tick(b->caller), 100);
     trpi_caller_tick(b->caller, 99, &b->actions);
     assert_int_equal(count_of(b, TRPI_CALLER_COMPLETE), 0);
     trpi_caller_tick(b->caller, 100, &b->actions);
@@ -340,7 +349,7 @@ static void deadlines_fail_calls_in_their_order(void **state) {
     assert_failed(b, &tags[2], TRP_ETIMEOUT, "may still run");
     reply_from(b, 1, late);
     assert_int_equal(completed(b, &tags[0])->code, TRP_OK);
-    assert_int_equal(trpi_caller_next_deadline(b->caller), UINT64_MAX);
+    assert_int_equal(trpi_caller_next_tick(b->caller), UINT64_MAX);
 }
 
 static void a_released_call_runs_on_but_nobody_hears_of_it(void **state) {
@@ -360,8 +369,8 @@ static void a_call_that_could_not_be_sent_is_handed_back(void **state) {
     int tag;
     uint64_t id = call(b, &tag);
     head_says(b, TRP_ACTOR_ALIVE, 1, 0);
-    assert_ptr_equal(trpi_caller_abandon(b->caller, id), &tag);
-    assert_null(trpi_caller_abandon(b->caller, id));
+    assert_ptr_equal(trpi_caller_abandon(b->caller, id, &b->actions), &tag);
+    assert_null(trpi_caller_abandon(b->caller, id, &b->actions));
     check(b);
 }
 
@@ -432,9 +441,11 @@ static void calls_above_the_limit_are_refused(void **state) {
     uint64_t id;
     trpi_caller *small = trpi_caller_new("here", 2);
     for (int i = 0; i < 3; i++) {
-        trp_code code = trpi_caller_call(small, ACTOR, "add", (trp_bytes){NULL, 0}, UINT64_MAX,
-                                         &tag, &id, &b->actions);
+        trp_error error = {0};
+        trpi_call_order order = an_order(&tag);
+        trp_code code = trpi_caller_call(small, &order, &id, &b->actions, &error);
         assert_int_equal(code, i < 2 ? TRP_OK : TRP_EBUSY);
+        assert_true(i < 2 || strstr(error.message, "TROUPE_PENDING_CALLS_MAX is 2") != NULL);
     }
     trpi_caller_free(small);
 }
@@ -448,15 +459,15 @@ static void a_hundred_thousand_calls_in_flight_are_cheap(void **state) {
     trpi_caller_watch(b->caller, ACTOR, &b->actions);
     head_says(b, TRP_ACTOR_ALIVE, 1, 0);
     for (int i = 0; i < COUNT; i++) {
-        assert_int_equal(trpi_caller_call(b->caller, ACTOR, "add", trp_bytes_of("12"),
-                                          1000 + (uint64_t)i, &tag, &ids[i], &b->actions),
-                         TRP_OK);
+        trpi_call_order order = an_order(&tag);
+        order.deadline_ns = 1000 + (uint64_t)i;
+        assert_int_equal(trpi_caller_call(b->caller, &order, &ids[i], &b->actions, NULL), TRP_OK);
         trpi_caller_actions_clear(&b->actions);
     }
     /* Backwards, so that a walk from the front of any list would take for ever. */
     for (int i = COUNT - 1; i >= 0; i--) {
         trpi_msg_reply reply = {.call = ids[i], .incarnation = 1, .message = ""};
-        trpi_caller_reply(b->caller, b->connection, &reply, &b->actions);
+        trpi_caller_reply(b->caller, b->connection, &reply, 0, &b->actions);
         trpi_caller_actions_clear(&b->actions);
     }
     assert_int_equal(trpi_caller_call_count(b->caller), 0);
