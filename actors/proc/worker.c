@@ -1,327 +1,185 @@
-/* The method thread of a worker: becomes the actor that START names, serves its calls, ends it. */
-#include <dlfcn.h>
-#include <errno.h>
+/* The main thread of a worker: becomes the actor that START names, serves its calls, ends it. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "actors/proc/worker_parts.h"
-#include "actors/proc/zygote.h"
 #include "core/base/config.h"
 #include "core/base/log.h"
+#include "core/net/clock.h"
 
-#define UNITS_PER_CPU 10000
-#define TYPES_MAX 256                          /* looked at for the nearest name */
-#define REPLY_KEPT_BYTES ((size_t)1024 * 1024) /* capacity kept between calls */
-
-/* ---- What the node told us ---- */
-
-static bool read_environment(trpi_worker *worker) {
-    const char *dir = getenv(TRPI_ENV_NODE_DIR), *host = getenv(TRPI_ENV_HOST);
-    const char *address = getenv(TRPI_ENV_ADDRESS), *node = getenv(TRPI_ENV_NODE);
-    const char *pid = getenv(TRPI_ENV_NODE_PID);
-    uint64_t node_pid = 0;
-    if (!dir || !host || !address || !node || !pid ||
-        !trpi_parse_u64(node, UINT64_MAX, &worker->node) ||
-        !trpi_parse_u64(pid, INT32_MAX, &node_pid)) {
-        return false;
-    }
-    worker->node_pid = (pid_t)node_pid;
-    TRPI_SET(worker->node_dir, dir);
-    TRPI_SET(worker->host, host);
-    TRPI_SET(worker->address, address);
-    return true;
-}
-
-static trp_code set_environment(const trpi_msg_start *start, trp_error *err) {
-    for (size_t i = 0; i < start->env_count; i++) {
-        const char *entry = start->env[i].value;
-        const char *equals = strchr(entry, '=');
-        if (!equals || equals == entry) {
-            return trpi_fail(err, TRP_EINVALID, "environment entry \"%s\": expected KEY=value",
-                             entry);
-        }
-        char *key = trpi_strdup(entry);
-        key[equals - entry] = '\0';
-        int failed = setenv(key, equals + 1, 1);
-        free(key);
-        if (failed) {
-            return trpi_fail(err, TRP_ENOMEM, "environment entry \"%s\"", entry);
-        }
-    }
-    return trpi_config_load(err); /* some may be our own settings */
-}
-
-static trp_code set_devices(trpi_worker *worker, trp_error *err) {
-    size_t used = 0;
-    for (size_t i = 0; i < worker->start.devices_count; i++) {
-        const char *id = worker->start.devices[i].value;
-        if (used + strlen(id) + 2 > sizeof worker->devices) {
-            return trpi_fail(err, TRP_EINVALID, "more device ids than %zu characters",
-                             sizeof worker->devices);
-        }
-        trpi_format(worker->devices + used, sizeof worker->devices - used, "%s%s", i ? "," : "",
-                    id);
-        used += strlen(worker->devices + used);
-    }
-    /* Also when there is none: an actor that asked for no GPU must not find one. */
-    if (setenv("CUDA_VISIBLE_DEVICES", worker->devices, 1) != 0) {
-        return trpi_fail(err, TRP_ENOMEM, "CUDA_VISIBLE_DEVICES");
-    }
-    return TRP_OK;
-}
-
-static void (*set_num_threads)(int); /* of OpenMP, where the program has it */
-
-void trpi_worker_prepare(void) {
-    *(void **)&set_num_threads = dlsym(RTLD_DEFAULT, "omp_set_num_threads");
-}
-
-/* As many threads as CPUs were asked for. OpenMP has read the variable when the zygote was loaded,
- * so where the program has OpenMP it must also be told. */
-static void set_threads(const trpi_msg_start *start) {
-    char text[24];
-    uint64_t threads = 0;
-    trpi_format(text, sizeof text, "%lld", (long long)TRPI_MAX(1, start->cpus / UNITS_PER_CPU));
-    (void)setenv("OMP_NUM_THREADS", text, 0);
-    const char *value = getenv("OMP_NUM_THREADS");
-    if (set_num_threads && value && trpi_parse_u64(value, INT32_MAX, &threads) && threads > 0) {
-        set_num_threads((int)threads);
-    }
-}
-
-static trp_code apply_start(trpi_worker *worker, trp_error *err) {
-    trp_code code = set_environment(&worker->start, err);
-    if (code == TRP_OK) {
-        code = set_devices(worker, err);
-    }
-    if (code != TRP_OK) {
-        return code;
-    }
-    set_threads(&worker->start);
-    const char *cwd = worker->start.cwd;
-    if (*worker->start.package) {
-        return TRP_OK; /* it is in its directory: that is where its zygote was started */
-    }
-    if (*cwd && chdir(cwd) != 0) {
-        return trpi_fail(err, TRP_ENOTFOUND, "change directory to %s: %s", cwd, strerror(errno));
-    }
-    return TRP_OK;
-}
+#define LOOK_NS 1000000   /* all that has come is read this often, for the cancels in it */
+#define LOOK_MOST 1024    /* messages at a time, or the first call would wait for long */
+#define WAITING_MAX 65536 /* calls in memory; the others stay in the socket */
+#define LAST_LOOK_MOST 1000000
 
 /* ---- Becoming the actor ---- */
-
-static trp_code find_type(trpi_worker *worker, trp_error *err) {
-    const char *wanted = worker->start.type, *names[TYPES_MAX];
-    size_t count = 0;
-    for (const trp_actor_type *const *type = worker->types; *type; type++) {
-        if (strcmp((*type)->name, wanted) == 0) {
-            worker->type = *type;
-            return TRP_OK;
-        }
-        if (count < TYPES_MAX) {
-            names[count++] = (*type)->name;
-        }
-    }
-    const char *near = trpi_nearest(wanted, names, count);
-    return trpi_fail(err, TRP_ENOTFOUND, "actor type \"%s\" is not registered in %s%s%s%s", wanted,
-                     worker->start.exe, near ? "; did you mean \"" : "", near ? near : "",
-                     near ? "\"?" : "");
-}
-
-static trp_code open_data(trpi_worker *worker, trp_error *err) {
-    trpi_sock *sock = NULL;
-    trp_code code = trpi_sock_open(worker->net, TRPI_ROUTER, (trp_bytes){0}, &sock, err);
-    if (code != TRP_OK) {
-        return code;
-    }
-    trpi_format(worker->endpoint, sizeof worker->endpoint, "ipc://%s/w%llu", worker->node_dir,
-                (unsigned long long)worker->token);
-    code = trpi_sock_bind(sock, worker->endpoint, NULL, 0, err);
-    if (code == TRP_OK && worker->host[0]) {
-        char any_port[128];
-        trpi_format(any_port, sizeof any_port, "tcp://%s:*", worker->host);
-        code = trpi_sock_bind(sock, any_port, worker->remote_endpoint,
-                              sizeof worker->remote_endpoint, err);
-    }
-    if (code != TRP_OK) {
-        trpi_sock_close(sock);
-        return code;
-    }
-    worker->replies.sock = sock;
-    return TRP_OK;
-}
-
-static trp_code construct(trpi_worker *worker, trp_error *err) {
-    worker->state = calloc(1, TRPI_MAX(worker->type->state_size, (size_t)1));
-    if (!worker->state) {
-        return trpi_fail(err, TRP_ENOMEM, "state of %zu bytes", worker->type->state_size);
-    }
-    if (!worker->type->start) {
-        return TRP_OK;
-    }
-    trp_code code = worker->type->start(worker, worker->state, worker->start.args, err);
-    if (code == TRP_OK) {
-        return TRP_OK;
-    }
-    if (err->message[0] == '\0') {
-        TRPI_SET(err->message, trp_code_text(code));
-    }
-    return trpi_context(err, code, "constructor of %s", worker->type->name);
-}
 
 static trp_code become_actor(trpi_worker *worker, trp_error *err) {
     trpi_msg msg;
     char who[32];
     trp_error trouble = {0};
     /* Before anybody waits for it: it takes a tenth of the time of a start. */
-    trp_code opened = open_data(worker, &trouble);
+    trp_code opened = trpi_desk_bind(&worker->desk, &trouble);
     trpi_control_wait_start(worker);
     trp_code code = trpi_decode(trp_buf_bytes(&worker->control.start), &worker->arena, &msg, err);
-    if (code != TRP_OK) {
-        return code;
-    }
-    worker->start = msg.start;
-    trpi_format(who, sizeof who, "actor a%llu", (unsigned long long)worker->start.actor);
-    trpi_log_set_who(who);
-    worker->replies.incarnation = worker->start.incarnation;
-    if (opened != TRP_OK) {
-        return trpi_fail(err, opened, "%s", trouble.message);
-    }
-    code = apply_start(worker, err);
     if (code == TRP_OK) {
-        code = find_type(worker, err);
+        worker->start = msg.start;
+        trpi_format(who, sizeof who, "actor a%llu", (unsigned long long)worker->start.actor);
+        trpi_log_set_who(who);
+        code = trpi_worker_apply_start(worker, err);
     }
-    return code == TRP_OK ? construct(worker, err) : code;
+    if (code == TRP_OK && worker->start.exclusive) {
+        code = trpi_lease_open(trpi_config(TRPI_CONFIG_NODE_TIMEOUT_MS), err);
+    }
+    if (trpi_control_run(worker, &trouble) != TRP_OK) {
+        trpi_log(TRPI_ERROR, "worker_failed", "error=\"%s\"", trouble.message);
+        _exit(1); /* there is nobody to tell the node */
+    }
+    if (code == TRP_OK && opened != TRP_OK) {
+        code = trpi_fail(err, opened, "%s", trouble.message);
+    }
+    return code == TRP_OK ? trpi_worker_construct(worker, err) : code;
 }
 
 /* ---- Calls ---- */
 
-static const trp_method *find_method(const trp_actor_type *type, const char *name) {
-    for (const trp_method *method = type->methods; method && method->name; method++) {
-        if (strcmp(method->name, name) == 0) {
-            return method;
+static void lock_pooled(trpi_desk *desk) {
+    if (desk->is_pooled) {
+        pthread_mutex_lock(&desk->lock);
+    }
+}
+
+static void unlock_pooled(trpi_desk *desk) {
+    if (desk->is_pooled) {
+        pthread_mutex_unlock(&desk->lock);
+    }
+}
+
+/* Asked to exit: when nothing runs. Asked to stop: when all that has come by now is answered. */
+static bool is_over(trpi_worker *worker) {
+    trpi_desk *desk = &worker->desk;
+    const size_t *counts = desk->works.counts;
+    bool is_exiting = atomic_load(&worker->exiting);
+    if (!is_exiting && !atomic_load(&worker->stopping)) {
+        return false;
+    }
+    lock_pooled(desk);
+    if (!is_exiting && !desk->is_closed) {
+        trpi_desk_look(desk, LAST_LOOK_MOST);
+        desk->is_closed = true;
+    }
+    bool over = counts[TRPI_WORK_RUNNING] == 0;
+    if (!is_exiting) {
+        bool has_time = trpi_now_ns() < atomic_load(&worker->answers_until_ns);
+        over = over && counts[TRPI_WORK_WAITING] == 0 &&
+               (counts[TRPI_WORK_DEFERRED] == 0 || !has_time);
+    }
+    unlock_pooled(desk);
+    return over;
+}
+
+/* Until when there is nothing to do unless something comes. */
+static uint64_t wake_ns(trpi_worker *worker) {
+    uint64_t until_ns = atomic_load(&worker->answers_until_ns);
+    return atomic_load(&worker->stopping) && trpi_now_ns() < until_ns ? until_ns : UINT64_MAX;
+}
+
+static void run_alone(trpi_worker *worker, trpi_task *task, uint64_t now_ns, trp_error *err) {
+    trpi_desk *desk = &worker->desk;
+    trp_context *ctx = &worker->main;
+    trpi_answer answer;
+    trpi_desk_lend(desk, ctx, task);
+    bool is_answered = trpi_run_task(ctx, task, now_ns, &answer, err);
+    trpi_desk_own(desk, ctx);
+    if (is_answered) {
+        desk->has_more =
+            desk->works.counts[TRPI_WORK_WAITING] > 0 || trpi_sock_has_more(desk->sock);
+        trpi_desk_send(desk, task->work.peer, task->work.call, &answer);
+    }
+    trpi_run_ended(ctx);
+    trpi_works_end(&desk->works, &task->work);
+    trpi_desk_give_back(desk, task);
+}
+
+/* An idle worker takes one call from its socket and runs it; only then, or when the time has come,
+ * it looks what else there is: nobody waits for that look. */
+static void serve_alone(trpi_worker *worker, trp_error *err) {
+    trpi_desk *desk = &worker->desk;
+    const size_t *waiting = &desk->works.counts[TRPI_WORK_WAITING];
+    while (!is_over(worker)) {
+        uint64_t now_ns = trpi_now_ns();
+        if (*waiting == 0 || (now_ns - desk->looked_ns >= LOOK_NS && *waiting < WAITING_MAX)) {
+            desk->has_more = *waiting > 0;
+            trpi_desk_look(desk, LOOK_MOST);
+        }
+        if (*waiting == 0) {
+            trpi_desk_wait(desk, wake_ns(worker));
+            trpi_desk_look(desk, 1);
+            now_ns = desk->looked_ns;
+        }
+        trpi_task *task =
+            atomic_load(&worker->exiting) ? NULL : (trpi_task *)trpi_works_next(&desk->works, 0);
+        if (task != NULL) {
+            run_alone(worker, task, now_ns, err);
         }
     }
-    return NULL;
 }
 
-static void refuse(trpi_worker *worker, const trpi_packet *packet, const trpi_msg_call *call,
-                   trp_code code, const char *message) {
-    trpi_replies_send(&worker->replies, packet->peer, call->call, code, message, (trp_bytes){0});
-}
-
-static void refuse_method(trpi_worker *worker, const trpi_packet *packet,
-                          const trpi_msg_call *call) {
-    const char *names[TYPES_MAX];
-    size_t count = 0;
-    const trp_method *methods = worker->type->methods;
-    while (methods && methods[count].name && count < TYPES_MAX) {
-        names[count] = methods[count].name;
-        count++;
-    }
-    char message[512];
-    const char *near = trpi_nearest(call->method, names, count);
-    trpi_format(message, sizeof message, "%s has no method \"%.128s\"%s%s%s", worker->type->name,
-                call->method, near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
-    refuse(worker, packet, call, TRP_ENOTFOUND, message);
-}
-
-static void run_method(trpi_worker *worker, const trpi_packet *packet, const trpi_msg_call *call,
-                       const trp_method *method, trp_buf *reply) {
-    trp_error err = {0};
-    trp_buf_clear(reply);
-    worker->call = call->call;
-    worker->peer = packet->peer;
-    worker->running = true;
-    worker->deferred = false;
-    trpi_replies_enter(&worker->replies);
-    trp_code code = method->run(worker, worker->state, packet->body, reply, &err);
-    trpi_replies_leave(&worker->replies);
-    worker->running = false;
-    if (worker->deferred) {
-        if (code != TRP_OK) {
-            trpi_log(TRPI_WARN, "error_ignored",
-                     "method=%s reason=\"it was deferred\" error=\"%s\"", method->name,
-                     err.message);
-        }
-    } else if (code == TRP_OK) {
-        trpi_replies_send(&worker->replies, packet->peer, call->call, TRP_OK, "",
-                          trp_buf_bytes(reply));
-    } else {
-        if (code < TRP_OK || code >= TRP_CODE_COUNT) {
-            code = TRP_EUSER;
-        }
-        refuse(worker, packet, call, code, err.message[0] ? err.message : trp_code_text(code));
-    }
-    if (reply->capacity > REPLY_KEPT_BYTES) {
-        trp_buf_release(reply);
-    }
-}
-
-static void refuse_message(trpi_worker *worker, const char *event, const char *reason) {
-    if (trpi_log_is_due(&worker->refused)) {
-        trpi_log(TRPI_WARN, event, "from=caller reason=\"%s\" refused=%llu", reason,
-                 (unsigned long long)worker->refused);
-    }
-}
-
-static void serve_packet(trpi_worker *worker, const trpi_packet *packet, trpi_arena *arena,
-                         trp_buf *reply) {
-    trpi_msg msg;
-    trp_error err = {0};
-    trpi_arena_reset(arena);
-    if (trpi_decode(packet->header, arena, &msg, &err) != TRP_OK) {
-        refuse_message(worker, "message_invalid", err.message);
-        return;
-    }
-    if (msg.type != TRPI_MSG_CALL) {
-        refuse_message(worker, "message_unexpected", trpi_msg_name(msg.type));
-        return;
-    }
-    const trpi_msg_call *call = &msg.call;
-    if (call->actor != worker->start.actor || call->incarnation != worker->start.incarnation) {
-        refuse(worker, packet, call, TRP_EUNAVAILABLE, "stale incarnation");
-        return;
-    }
-    const trp_method *method = find_method(worker->type, call->method);
-    if (method) {
-        run_method(worker, packet, call, method, reply);
-    } else {
-        refuse_method(worker, packet, call);
+static void serve_pool(trpi_worker *worker) {
+    trpi_desk *desk = &worker->desk;
+    while (!is_over(worker)) {
+        trpi_desk_wait(desk, wake_ns(worker));
+        lock_pooled(desk);
+        trpi_desk_look(desk, LOOK_MOST);
+        unlock_pooled(desk);
     }
 }
 
 static void serve(trpi_worker *worker) {
-    trpi_arena arena = {0};
-    trp_buf reply = {0};
-    trpi_packet packet;
-    while (!atomic_load(&worker->exiting)) {
-        trpi_poll_item items[] = {{.sock = worker->replies.sock}, {.fd = worker->replies.ring_fd}};
-        (void)!trpi_poll(items, 2, -1); /* an actor waits for calls as long as it lives */
-        if (items[1].ready) {
-            trpi_replies_flush(&worker->replies);
-        }
-        while (!atomic_load(&worker->exiting) &&
-               trpi_sock_recv(worker->replies.sock, &packet) == TRP_OK) {
-            serve_packet(worker, &packet, &arena, &reply);
-            trpi_packet_release(&packet);
-            if (!trpi_sock_has_more(worker->replies.sock)) {
-                trpi_replies_send_batch(&worker->replies);
-            }
-        }
+    trp_error *err = trpi_alloc(sizeof *err);
+    if (worker->desk.is_pooled) {
+        serve_pool(worker);
+    } else {
+        serve_alone(worker, err);
     }
-    trpi_arena_release(&arena);
-    trp_buf_release(&reply);
+    free(err);
 }
 
 /* ---- The end ---- */
+
+static void run_stop_hook(trpi_worker *worker) {
+    if (!worker->type->stop) {
+        return;
+    }
+    /* Deferred calls that are answered meanwhile go out. */
+    trpi_desk_send_batch(&worker->desk);
+    trpi_desk_lend(&worker->desk, &worker->main, NULL);
+    trpi_context_enter(&worker->main, "stop", trpi_now_ns());
+    worker->type->stop(&worker->main, worker->state);
+    trpi_context_enter(&worker->main, NULL, 0);
+    trpi_desk_own(&worker->desk, &worker->main);
+}
+
+static void stop_in_order(trpi_worker *worker) {
+    size_t owed = worker->desk.works.counts[TRPI_WORK_DEFERRED];
+    if (owed > 0) {
+        trpi_log(TRPI_WARN, "calls_unanswered", "count=%zu reason=\"deferred, and stopped\"", owed);
+    }
+    run_stop_hook(worker);
+    /* What has come meanwhile is refused. The node has a deadline of its own for all this, so it is
+     * told last. */
+    lock_pooled(&worker->desk);
+    trpi_desk_look(&worker->desk, LAST_LOOK_MOST);
+    unlock_pooled(&worker->desk);
+    trpi_control_failed(worker, TRP_CAUSE_STOPPED, "stopped in good order");
+}
 
 /* All that was promised must be out before the process is: replies to callers, the word to the
  * node. */
 _Noreturn static void leave(trpi_worker *worker, int exit_code) {
     int flush_ms = (int)(trpi_config(TRPI_CONFIG_STOP_TIMEOUT_MS) / 2);
-    trpi_sock *sock = trpi_replies_close(&worker->replies);
+    trpi_sock *sock = trpi_desk_close(&worker->desk);
     trpi_sock_close_after(sock, flush_ms);
     trpi_worker_close_runtime(worker);
     trpi_control_close(worker);
@@ -329,20 +187,28 @@ _Noreturn static void leave(trpi_worker *worker, int exit_code) {
     exit(exit_code);
 }
 
+static trp_code open_worker(trpi_worker *worker, trp_error *err) {
+    pthread_mutex_init(&worker->runtime_lock, NULL);
+    atomic_store(&worker->drain_ns, UINT64_MAX);
+    worker->main.worker = worker->hooks.worker = worker;
+    trpi_context_list(&worker->main);
+    if (!trpi_worker_read_environment(worker)) {
+        return trpi_fail(err, TRP_EINVALID, "environment of the node is missing");
+    }
+    trp_code code = trpi_net_open(&worker->net, err);
+    if (code == TRP_OK) {
+        code = trpi_desk_init(&worker->desk, worker, err);
+    }
+    return code == TRP_OK ? trpi_control_open(worker, err) : code;
+}
+
 _Noreturn void trpi_worker_main(const trp_actor_type *const *types, uint64_t token) {
     static trpi_worker worker; /* one per process, found by any debugger */
     trp_error err = {0};
     worker.types = types;
     worker.token = token;
-    pthread_mutex_init(&worker.runtime_lock, NULL);
-    if (!read_environment(&worker)) {
-        trpi_fail(&err, TRP_EINVALID, "environment of the node is missing");
-    } else if (trpi_net_open(&worker.net, &err) == TRP_OK &&
-               trpi_replies_init(&worker.replies, &err) == TRP_OK &&
-               trpi_control_open(&worker, &err) == TRP_OK) {
-        trpi_error_clear(&err);
-    }
-    if (err.code != TRP_OK) {
+    trpi_dump_open();
+    if (open_worker(&worker, &err) != TRP_OK) {
         trpi_log(TRPI_ERROR, "worker_failed", "error=\"%s\"", err.message);
         _exit(1);
     }
@@ -352,9 +218,11 @@ _Noreturn void trpi_worker_main(const trp_actor_type *const *types, uint64_t tok
     }
     trpi_control_started(&worker);
     serve(&worker);
-    trpi_control_failed(&worker, TRP_CAUSE_FINISHED, "ended itself");
-    if (worker.type->stop) {
-        worker.type->stop(&worker, worker.state);
+    if (atomic_load(&worker.exiting)) {
+        trpi_control_failed(&worker, TRP_CAUSE_FINISHED, "ended itself");
+        run_stop_hook(&worker);
+    } else {
+        stop_in_order(&worker);
     }
     leave(&worker, 0);
 }

@@ -16,4 +16,8 @@
 
 _Noreturn void trpi_zygote_main(const trp_actor_type *const *types, int zygote_fd);
 
+/* A worker's thread that gets this signal (tgkill) writes its stack to stderr. Only for workers
+ * that are actors: it ends any other process. */
+int trpi_worker_dump_signal(void);
+
 #endif

@@ -40,11 +40,11 @@ static trp_code check_groups(const trp_actor_type *type, trp_error *err) {
             return trpi_fail(err, TRP_EINVALID, "actor type %s: concurrency group %u has no name",
                              type->name, (unsigned)(i - 1));
         }
-        if (group->threads < 1 || group->threads > TRPI_THREADS_MAX) {
+        if (group->threads < 1 || group->threads > TRPI_GROUP_THREADS_MAX) {
             return trpi_fail(err, TRP_EINVALID,
                              "actor type %s: concurrency group %s has %d threads; from 1 to %d are "
                              "possible",
-                             type->name, group->name, group->threads, TRPI_THREADS_MAX);
+                             type->name, group->name, group->threads, TRPI_GROUP_THREADS_MAX);
         }
         if (find_group(type, group->name) != i) {
             return trpi_fail(err, TRP_EINVALID, "actor type %s: two concurrency groups named %s",

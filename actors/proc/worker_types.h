@@ -6,7 +6,7 @@
 
 #include "core/base/base.h"
 
-#define TRPI_THREADS_MAX 1024 /* of one concurrency group */
+#define TRPI_GROUP_THREADS_MAX 1024 /* of one concurrency group */
 
 /* TRP_EINVALID with the type, the method or group and what to change. types ends with NULL. */
 TRP_CHECKED trp_code trpi_types_check(const trp_actor_type *const *types, trp_error *err);

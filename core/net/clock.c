@@ -1,4 +1,4 @@
-/* clock.c: CLOCK_MONOTONIC for decisions, CLOCK_REALTIME for humans. */
+/* clock.c: CLOCK_MONOTONIC (leases: CLOCK_BOOTTIME) for decisions, CLOCK_REALTIME for humans. */
 #include "core/net/clock.h"
 
 #include <limits.h>
@@ -10,6 +10,12 @@
 uint64_t trpi_now_ns(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
+uint64_t trpi_boot_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_BOOTTIME, &now);
     return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
 }
 

@@ -4,7 +4,8 @@
 
 #include "core/base/base.h"
 
-uint64_t trpi_now_ns(void);  /* monotonic */
+uint64_t trpi_now_ns(void);  /* monotonic; stands still while the host is suspended */
+uint64_t trpi_boot_ns(void); /* the same, but goes on then */
 uint64_t trpi_wall_ms(void); /* since 1970, for display only */
 /* now + ms, saturating; TRP_FOREVER (UINT64_MAX) stays. */
 uint64_t trpi_deadline_ns(uint64_t timeout_ms);

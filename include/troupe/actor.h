@@ -117,6 +117,9 @@ typedef struct trp_promise trp_promise;
 TRP_CHECKED trp_code trp_defer(trp_context *ctx, trp_promise **ret_promise, trp_error *err);
 void trp_promise_resolve(trp_promise *promise, trp_bytes value);
 void trp_promise_fail(trp_promise *promise, trp_code code, const char *message);
+/* True once the caller has canceled the call: whoever works on its answer may give up (and must
+ * still answer; that goes nowhere). */
+bool trp_promise_canceled(const trp_promise *promise);
 
 /* ---- Spawning ---- */
 
