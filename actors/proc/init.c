@@ -66,6 +66,7 @@ static trp_code connect_driver(const trp_actor_type *const *types, const trp_ini
         .connect_timeout_ms = options->connect_timeout_ms,
         .wants_logs = !options->quiet,
         .types = types,
+        .env = options->env,
     };
     code = find_files(options, &client, &package, err);
     if (code != TRP_OK) {
