@@ -4,12 +4,13 @@
 
 #define JOINED 0xc1
 #define BATCH 0xc0
+#define STAMPED 0xe0 /* the first half of a byte: stamp.h */
 #define SMALL_MAX_BYTES 4096
 #define SIZE_MAX_BYTES 5 /* 0 and four */
 
 static bool is_marked(trp_bytes header) {
     const unsigned char *first = header.data;
-    return header.size > 0 && (*first == JOINED || *first == BATCH);
+    return header.size > 0 && (*first == JOINED || *first == BATCH || (*first & 0xf0) == STAMPED);
 }
 
 /* ---- Sizes ---- */

@@ -7,9 +7,10 @@
  *     JOINED  size header  body
  *     BATCH   (size header  size body) ...
  *
- * No msgpack begins with either byte; a header of another kind that does is joined too, with or
- * without a body. A size is one byte, or 0 and four bytes: a reply with a number in it is then
- * within the 33 bytes that ZeroMQ sends without asking for memory. */
+ * No msgpack of ours begins with either byte; a header of another kind that does, or begins like a
+ * stamp (stamp.h), is joined too, with or without a body. A size is one byte, or 0 and four bytes:
+ * a reply with a number in it is then within the 33 bytes that ZeroMQ sends without asking for
+ * memory. */
 #ifndef TRPI_JOINED_H
 #define TRPI_JOINED_H
 

@@ -12,9 +12,10 @@
 #include "core/net/clock.h"
 #include "core/net/sock_parts.h"
 
-#define SOCKETS_MAX 1024 /* of one context: a few are used. ZeroMQ holds 12 bytes for each */
-#define BACKLOG 1024     /* a gang of workers connects at once */
-#define MESSAGE_MAX_BYTES (512ll * 1024 * 1024) /* what a stranger can make us allocate */
+#define SOCKETS_MAX 1024     /* of one context: a few are used. ZeroMQ holds 12 bytes for each */
+#define BACKLOG 1024         /* a gang of workers connects at once */
+#define FRAME_EXTRA_BYTES 64 /* a stamp and a size */
+#define ID_SIZE 9
 #define RECONNECT_MS 20
 #define RECONNECT_MAX_MS 500
 #define POLL_MAX 16
@@ -54,14 +55,14 @@ static bool set_int(void *zmq, int option, int value) {
 }
 
 static bool set_options(trpi_sock *sock, trp_bytes id) {
-    int64_t message_max = MESSAGE_MAX_BYTES;
+    int64_t message_max = (int64_t)TRPI_MESSAGE_MAX_BYTES + FRAME_EXTRA_BYTES;
     void *zmq = sock->zmq;
     bool ok = set_int(zmq, ZMQ_LINGER, 0) && set_int(zmq, ZMQ_SNDHWM, 0) &&
               set_int(zmq, ZMQ_RCVHWM, 0) && set_int(zmq, ZMQ_BACKLOG, BACKLOG) &&
               set_int(zmq, ZMQ_RECONNECT_IVL, RECONNECT_MS) &&
               set_int(zmq, ZMQ_RECONNECT_IVL_MAX, RECONNECT_MAX_MS) &&
               zmq_setsockopt(zmq, ZMQ_MAXMSGSIZE, &message_max, sizeof(message_max)) == 0;
-    if (ok && sock->kind == TRPI_ROUTER) {
+    if (ok && trpi_sock_is_router(sock)) {
         ok = set_int(zmq, ZMQ_ROUTER_MANDATORY, 1) && set_int(zmq, ZMQ_ROUTER_HANDOVER, 1);
     }
     if (ok && id.size > 0) {
@@ -70,14 +71,25 @@ static bool set_options(trpi_sock *sock, trp_bytes id) {
     return ok;
 }
 
+/* Without an id it would be another peer to a ROUTER each time that it connects again. */
+static trp_bytes draw_id(unsigned char id[ID_SIZE]) {
+    uint64_t number = trpi_random_u64();
+    id[0] = 'r';
+    memcpy(id + 1, &number, sizeof(number));
+    return (trp_bytes){id, ID_SIZE};
+}
+
 trp_code trpi_sock_open(trpi_net *net, trpi_sock_kind kind, trp_bytes id, trpi_sock **ret_sock,
                         trp_error *err) {
+    unsigned char drawn[ID_SIZE];
     trpi_sock *sock = calloc(1, sizeof(*sock));
     if (sock == NULL) {
         return trpi_fail(err, TRP_ENOMEM, "socket: out of memory");
     }
     sock->kind = kind;
-    sock->zmq = zmq_socket(net->context, kind == TRPI_ROUTER ? ZMQ_ROUTER : ZMQ_DEALER);
+    trpi_faults_init(&sock->faults);
+    trpi_sock_links_init(sock);
+    sock->zmq = zmq_socket(net->context, trpi_sock_is_router(sock) ? ZMQ_ROUTER : ZMQ_DEALER);
     if (sock->zmq == NULL) {
         trp_code code = errno == EMFILE
                             ? trpi_fail(err, TRP_EBUSY, "socket: no descriptors left (ulimit -n)")
@@ -86,10 +98,17 @@ trp_code trpi_sock_open(trpi_net *net, trpi_sock_kind kind, trp_bytes id, trpi_s
         return code;
     }
     size_t fd_size = sizeof(sock->fd);
+    if (kind == TRPI_DEALER && id.size == 0) {
+        id = draw_id(drawn);
+    }
     if (!set_options(sock, id) || zmq_getsockopt(sock->zmq, ZMQ_FD, &sock->fd, &fd_size) != 0) {
         trp_code code = trpi_fail(err, TRP_EINVALID, "socket options: %s", zmq_strerror(errno));
         trpi_sock_close(sock);
         return code;
+    }
+    if (kind == TRPI_DEALER && !trpi_sock_link_open(sock, id)) {
+        trpi_sock_close(sock);
+        return trpi_fail(err, TRP_ENOMEM, "socket: out of memory");
     }
     *ret_sock = sock;
     return TRP_OK;
@@ -98,13 +117,29 @@ trp_code trpi_sock_open(trpi_net *net, trpi_sock_kind kind, trp_bytes id, trpi_s
 void trpi_sock_close(trpi_sock *sock) {
     if (sock != NULL) {
         trpi_packet_release(&sock->batch);
+        trpi_links_release(&sock->links);
         (void)zmq_close(sock->zmq);
         free(sock);
     }
 }
 
+/* What comes in meanwhile is confirmed and dropped, as it would be if it came a moment later. */
+static void await_confirmations(trpi_sock *sock, uint64_t deadline_ns) {
+    bool waits = trpi_sock_links_ask(sock);
+    for (int left_ms; waits && (left_ms = trpi_left_ms(deadline_ns)) != 0;) {
+        trpi_poll_item item = {.sock = sock};
+        trpi_packet packet;
+        (void)!trpi_poll(&item, 1, left_ms);
+        while (trpi_sock_recv(sock, &packet) == TRP_OK) {
+            trpi_packet_release(&packet);
+        }
+        waits = trpi_sock_links_wait(sock);
+    }
+}
+
 void trpi_sock_close_after(trpi_sock *sock, int linger_ms) {
     if (sock != NULL) {
+        await_confirmations(sock, trpi_deadline_ns((uint64_t)TRPI_MAX(linger_ms, 0)));
         (void)set_int(sock->zmq, ZMQ_LINGER, linger_ms);
         trpi_sock_close(sock);
     }
@@ -162,7 +197,7 @@ trp_code trpi_sock_bind(trpi_sock *sock, const char *endpoint, char *ret_actual,
 }
 
 trp_code trpi_sock_connect(trpi_sock *sock, const char *endpoint, trp_bytes peer, trp_error *err) {
-    TRP_ASSERT((sock->kind == TRPI_ROUTER) == (peer.size > 0));
+    TRP_ASSERT(trpi_sock_is_router(sock) == (peer.size > 0));
     sock->is_drained = false;
     if (!path_fits(endpoint)) {
         return endpoint_failed(err, "connect", endpoint, ENAMETOOLONG);
@@ -174,12 +209,20 @@ trp_code trpi_sock_connect(trpi_sock *sock, const char *endpoint, trp_bytes peer
     if (zmq_connect(sock->zmq, endpoint) != 0) {
         return endpoint_failed(err, "connect", endpoint, errno);
     }
+    if (peer.size > 0 && !trpi_sock_link_open(sock, peer)) {
+        trpi_sock_disconnect(sock, endpoint);
+        return trpi_fail(err, TRP_ENOMEM, "connect %s: out of memory", endpoint);
+    }
     return TRP_OK;
 }
 
 void trpi_sock_disconnect(trpi_sock *sock, const char *endpoint) {
     sock->is_drained = false;
     (void)zmq_disconnect(sock->zmq, endpoint);
+}
+
+int trpi_sock_fd(const trpi_sock *sock) {
+    return sock->fd;
 }
 
 /* ---- Waiting ----
@@ -201,18 +244,16 @@ static bool has_input(trpi_sock *sock) {
     return has;
 }
 
-/* Waits once, and marks what is ready. Returns whether there was news, which may be for ZeroMQ
- * only: a peer that came, a queue that has room again. */
-static bool wait_for_news(trpi_poll_item *items, struct pollfd *fds, size_t count, int timeout_ms) {
-    if (poll(fds, count, timeout_ms) <= 0) {
-        return false;
-    }
-    for (size_t i = 0; i < count; i++) {
+/* Waits once, and marks what is ready. Returns poll's result: that there was news, which may be for
+ * ZeroMQ only (a peer that came, a queue that has room again), that there was none, or a signal. */
+static int wait_for_news(trpi_poll_item *items, struct pollfd *fds, size_t count, int timeout_ms) {
+    int news = poll(fds, count, timeout_ms);
+    for (size_t i = 0; i < count && news > 0; i++) {
         if (fds[i].revents != 0 && !items[i].ready) {
             items[i].ready = items[i].sock == NULL || has_input(items[i].sock);
         }
     }
-    return true;
+    return news;
 }
 
 static bool any_ready(const trpi_poll_item *items, size_t count) {
@@ -224,6 +265,28 @@ static bool any_ready(const trpi_poll_item *items, size_t count) {
     return false;
 }
 
+/* What time asks of links is done here, as most sockets are waited for most of the time. It may
+ * take the edge of ZMQ_FD in, so what is there now is looked at once more. */
+static void tend_links(trpi_poll_item *items, size_t count, uint64_t now_ns) {
+    for (size_t i = 0; i < count; i++) {
+        trpi_sock *sock = items[i].sock;
+        if (sock != NULL && now_ns >= trpi_sock_wake_ns(sock)) {
+            trpi_sock_links_tend(sock, now_ns);
+            items[i].ready = items[i].ready || has_input(sock);
+        }
+    }
+}
+
+static uint64_t first_wake(const trpi_poll_item *items, size_t count) {
+    uint64_t wake_ns = UINT64_MAX;
+    for (size_t i = 0; i < count; i++) {
+        if (items[i].sock != NULL) {
+            wake_ns = TRPI_MIN(wake_ns, trpi_sock_wake_ns(items[i].sock));
+        }
+    }
+    return wake_ns;
+}
+
 trp_code trpi_poll(trpi_poll_item *items, size_t count, int timeout_ms) {
     struct pollfd fds[POLL_MAX];
     TRP_ASSERT(count <= POLL_MAX);
@@ -232,14 +295,21 @@ trp_code trpi_poll(trpi_poll_item *items, size_t count, int timeout_ms) {
         fds[i] = (struct pollfd){.fd = sock != NULL ? sock->fd : items[i].fd, .events = POLLIN};
         items[i].ready = sock != NULL && !sock->is_drained && has_input(sock);
     }
-    if (any_ready(items, count)) {
-        timeout_ms = 0; /* the others are still looked at */
+    uint64_t deadline_ns = timeout_ms < 0 ? UINT64_MAX : trpi_deadline_ns((uint64_t)timeout_ms);
+    for (;;) {
+        uint64_t wake_ns = first_wake(items, count);
+        if (wake_ns != UINT64_MAX) {
+            tend_links(items, count, trpi_now_ns());
+            wake_ns = first_wake(items, count);
+        }
+        /* What is ready need not wait; the others are still looked at. */
+        int wait_ms = any_ready(items, count) ? 0 : trpi_left_ms(TRPI_MIN(deadline_ns, wake_ns));
+        int news = wait_for_news(items, fds, count, wait_ms);
+        if (any_ready(items, count)) {
+            return TRP_OK;
+        }
+        if (news < 0 || (news == 0 && trpi_now_ns() >= deadline_ns)) {
+            return TRP_ETIMEOUT;
+        }
     }
-    uint64_t deadline = timeout_ms > 0 ? trpi_deadline_ns((uint64_t)timeout_ms) : 0;
-    bool news;
-    do {
-        news = wait_for_news(items, fds, count, timeout_ms);
-        timeout_ms = timeout_ms > 0 ? trpi_left_ms(deadline) : timeout_ms;
-    } while (news && !any_ready(items, count));
-    return any_ready(items, count) ? TRP_OK : TRP_ETIMEOUT;
 }

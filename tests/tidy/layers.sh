@@ -12,7 +12,7 @@ include             -
 core/base           -
 core/wire           core/base
 core/state          core/base core/wire/msg.h
-core/net            core/base core/wire
+core/net            core/base core/wire core/state
 core/sys            core/base
 actors/state        core/base core/wire/msg.h core/state
 actors/proc         core actors/state
