@@ -11,9 +11,11 @@
 #include <unistd.h>
 
 #include "actors/proc/node_parts.h"
+#include "actors/proc/zygote.h"
 #include "core/base/config.h"
 #include "core/base/log.h"
 #include "core/net/clock.h"
+#include "core/sys/guard.h"
 #include "core/sys/process.h"
 
 #define SOURCE_SHIFT 56
@@ -78,15 +80,17 @@ static bool encode(trpi_node *node, const trpi_msg *msg) {
     return true;
 }
 
-void trpi_node_say(trpi_node *node, const trpi_msg *msg) {
+void trpi_node_say_frame(trpi_node *node, trp_bytes frame) {
     trp_error err = {0};
-    if (!node->head || !encode(node, msg)) {
-        return;
+    if (node->head && trpi_sock_send(node->head, (trp_bytes){0}, frame, (trp_bytes){0}, &err) !=
+                          TRP_OK) {
+        trpi_log(TRPI_ERROR, "message_lost", "error=\"%s\"", err.message);
     }
-    if (trpi_sock_send(node->head, (trp_bytes){0}, trp_buf_bytes(&node->frame), (trp_bytes){0},
-                       &err) != TRP_OK) {
-        trpi_log(TRPI_ERROR, "message_lost", "type=%s error=\"%s\"", trpi_msg_name(msg->type),
-                 err.message);
+}
+
+void trpi_node_say(trpi_node *node, const trpi_msg *msg) {
+    if (node->head && encode(node, msg)) {
+        trpi_node_say_frame(node, trp_buf_bytes(&node->frame));
     }
 }
 
@@ -135,6 +139,10 @@ static void from_head(trpi_node *node, const trpi_msg *msg, trp_bytes frame) {
         trpi_node_end(node, &msg->end);
     } else if (msg->type == TRPI_MSG_SIGNAL) {
         trpi_node_signal(node, &msg->signal, frame);
+    } else if (msg->type == TRPI_MSG_SAVED) {
+        trpi_node_saved(node, &msg->saved, frame);
+    } else if (msg->type == TRPI_MSG_DRAIN_NOTICE) {
+        trpi_node_drain(node, &msg->drain_notice);
     } else if (msg->type == TRPI_MSG_WATCH_PID) {
         trpi_node_watch(node, &msg->watch_pid);
     } else if (msg->type == TRPI_MSG_LOGS_QUERY) {
@@ -280,6 +288,21 @@ static void take_timer(trpi_node *node, const trpi_timer *timer, uint64_t now_ns
     case TRPI_TIMER_TRIM:
         trpi_node_trim(node);
         break;
+    case TRPI_TIMER_KILL:
+        trpi_node_worker_kill_due(node, timer->id);
+        break;
+    case TRPI_TIMER_LIVENESS:
+        trpi_node_liveness_due(node, timer->id, now_ns);
+        break;
+    case TRPI_TIMER_DUMP:
+        trpi_node_dump_due(node, timer->id, now_ns);
+        break;
+    case TRPI_TIMER_MEMORY:
+        trpi_node_memory_due(node, now_ns);
+        break;
+    case TRPI_TIMER_STATS:
+        trpi_node_stats_due(node);
+        break;
     case TRPI_TIMER_BLOB:
         trpi_blobs_due(node, timer->id, now_ns);
         break;
@@ -358,8 +381,18 @@ static trp_code raise_descriptor_limit(trpi_node *node, trp_error *err) {
     return TRP_OK;
 }
 
+/* Whatever a worker starts has inherited where this node's directory is, which no other node has. */
+static trp_code start_guard(trpi_node *node, trp_error *err) {
+    char end[32];
+    trpi_format(end, sizeof end, "/node-%.8s", node->uuid);
+    return trpi_guard_start(TRPI_ENV_NODE_DIR "=", end, &node->guard_fd, err);
+}
+
 static trp_code node_open(trpi_node *node, trp_error *err) {
-    trp_code code = raise_descriptor_limit(node, err);
+    trp_code code = start_guard(node, err); /* it forks: before there is any thread */
+    if (code == TRP_OK) {
+        code = raise_descriptor_limit(node, err);
+    }
     if (code != TRP_OK) {
         return code;
     }
@@ -396,6 +429,8 @@ static void node_close(trpi_node *node) {
     trpi_blobs_clear(node);
     trpi_node_dir_close(node);
     trpi_node_pidfile_remove(node);
+    trpi_node_memory_close(node);
+    trpi_guard_end(node->guard_fd);
     trpi_sock_close(node->head);
     trpi_net_close(node->net); /* waits until the goodbye is out */
     close_fd(node->heartbeat_fd);
@@ -420,13 +455,14 @@ int trpi_node_main(const trpi_node_options *options) {
     trpi_node *node = trpi_alloc(sizeof *node);
     node->options = options;
     node->ready_fd = options->ready_fd;
-    node->epoll_fd = node->signal_fd = node->heartbeat_fd = -1;
+    node->epoll_fd = node->signal_fd = node->heartbeat_fd = node->guard_fd = -1;
     TAILQ_INIT(&node->programs);
     TAILQ_INIT(&node->flush);
     TAILQ_INIT(&node->jobs);
     trpi_blobs_init(node);
     trpi_uuid(node->uuid);
     trpi_log_set_who("node");
+    trpi_node_memory_open(node);
     if (node_open(node, &err) == TRP_OK) {
         node->join_until_ns = trpi_deadline_ns(trpi_config(TRPI_CONFIG_CONNECT_TIMEOUT_MS));
         trpi_node_join(node);

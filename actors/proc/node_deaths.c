@@ -51,9 +51,10 @@ static void say_exited(trpi_node *node, uint64_t actor, trpi_death *death) {
     trpi_msg msg = {.type = TRPI_MSG_EXITED,
                     .exited = {.actor = actor, .death = death, .death_count = 1}};
     trpi_log(TRPI_INFO, "worker_exited",
-             "actor=%llu incarnation=%llu pid=%lld cause=%llu message=\"%s\"",
+             "actor=%llu incarnation=%llu pid=%lld cause=\"%s\" message=\"%s\" core=\"%s\"",
              (unsigned long long)actor, (unsigned long long)death->incarnation,
-             (long long)death->pid, (unsigned long long)death->cause, death->message);
+             (long long)death->pid, trp_cause_text((trp_cause)death->cause), death->message,
+             death->core);
     if (node->phase == TRPI_NODE_SERVING) {
         /* In the other phases the head knows from elsewhere: NODE_BYE, or the lease. */
         trpi_node_say(node, &msg);
@@ -61,31 +62,50 @@ static void say_exited(trpi_node *node, uint64_t actor, trpi_death *death) {
     }
 }
 
+void trpi_node_say_never_started(trpi_node *node, const trpi_node_worker *worker, trp_cause cause,
+                                 const char *reason, const char *tail) {
+    trpi_death death = {.incarnation = worker->incarnation,
+                        .node = node->id,
+                        .pid = worker->pid,
+                        .cause = cause,
+                        .message = reason,
+                        .stderr_tail = tail,
+                        .core = ""};
+    say_exited(node, worker->actor, &death);
+}
+
 void trpi_node_never_started(trpi_node *node, trpi_node_worker *worker, trp_cause cause,
                              const char *reason, const char *tail) {
     if (worker->actor != 0) {
-        trpi_death death = {.incarnation = worker->incarnation,
-                            .node = node->id,
-                            .pid = worker->pid,
-                            .cause = cause,
-                            .message = reason,
-                            .stderr_tail = tail};
-        say_exited(node, worker->actor, &death);
+        trpi_node_say_never_started(node, worker, cause, reason, tail);
     }
     trpi_node_worker_free(node, worker);
 }
 
+/* It was asked to stop in good order, and ended: did it? */
+static bool stopped_badly(const trpi_node_worker *worker, int status) {
+    return worker->kill_at_ns != 0 && worker->told_cause == TRP_CAUSE_NONE && status != 0;
+}
+
 /* What the process' end means: what was asked for explains it best, then what it said itself. */
-static void explain(const trpi_node_worker *worker, int status, trpi_death *death, char *message,
-                    size_t size) {
+static void explain(trpi_node *node, const trpi_node_worker *worker, int status, trpi_death *death,
+                    char *message, size_t size) {
     char ended[64];
     trpi_wait_status_text(status, ended, sizeof ended);
     death->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     death->exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
     death->message = message;
-    if (worker->asked_cause != TRP_CAUSE_NONE) {
+    if (worker->killed_ns == 0 && death->signal == SIGKILL &&
+        trpi_node_memory_kernel_killed(node)) {
+        death->cause = TRP_CAUSE_OUT_OF_MEMORY;
+        trpi_format(message, size, "killed by the kernel's out-of-memory killer");
+    } else if (worker->asked_cause != TRP_CAUSE_NONE && !stopped_badly(worker, status)) {
         death->cause = worker->asked_cause;
         trpi_format(message, size, "%s", worker->asked_reason);
+    } else if (worker->asked_cause != TRP_CAUSE_NONE) {
+        death->cause = WIFSIGNALED(status) ? TRP_CAUSE_SIGNALED : TRP_CAUSE_EXITED;
+        trpi_format(message, size, "%s while it was asked to stop: %s", ended,
+                    worker->asked_reason);
     } else if (worker->told_cause == TRP_CAUSE_FINISHED && status != 0) {
         death->cause = TRP_CAUSE_FINISHED;
         trpi_format(message, size, "%s, then %s", worker->told_reason, ended);
@@ -107,14 +127,27 @@ static void remove_socket(const trpi_node *node, const trpi_node_worker *worker)
     }
 }
 
-static void worker_gone(trpi_node *node, trpi_node_worker *worker, int status) {
+/* Before START could reach it: the actor has not begun to live. */
+static bool was_lost(const trpi_node *node, const trpi_node_worker *worker) {
+    return node->phase == TRPI_NODE_SERVING && worker->actor != 0 &&
+           worker->phase < TRPI_WORKER_STARTING && worker->asked_cause == TRP_CAUSE_NONE;
+}
+
+static void worker_gone(trpi_node *node, trpi_node_worker *worker, int status,
+                        const trpi_core_trace *trace) {
     trpi_node_output_end(node, worker);
     remove_socket(node, worker);
+    if (was_lost(node, worker) && trpi_node_start_again(node, worker)) {
+        trpi_node_worker_free(node, worker);
+        return;
+    }
     if (worker->actor != 0) {
-        char message[1024], tail[4097];
+        char message[1024], tail[4097], core[256];
         trpi_death death = {
             .incarnation = worker->incarnation, .node = node->id, .pid = worker->pid};
-        explain(worker, status, &death, message, sizeof message);
+        explain(node, worker, status, &death, message, sizeof message);
+        trpi_core_find(node, worker, status, trace, core, sizeof core);
+        death.core = core;
         trpi_output_tail(&worker->streams[1], tail, sizeof tail);
         death.stderr_tail = tail;
         say_exited(node, worker->actor, &death);
@@ -140,14 +173,18 @@ static trpi_node_worker *worker_of(trpi_node *node, pid_t pid) {
     return worker;
 }
 
-static void reap_one(trpi_node *node, pid_t pid) {
+static void reap_one(trpi_node *node, pid_t pid, bool dumped) {
     int status = 0;
+    trpi_core_trace trace = {0};
     trpi_program *program = trpi_zygote_of_pid(node, pid);
     trpi_node_job *job = trpi_jobs_of_pid(node, pid);
     trpi_node_worker *worker = program || job ? NULL : worker_of(node, pid);
     if (worker || job) {
         /* Its children, while its zombie still keeps the group's number from being used again. */
         trpi_kill_group(pid, SIGKILL);
+    }
+    if (worker && dumped) {
+        trpi_core_look(pid, &trace);
     }
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
     }
@@ -156,7 +193,7 @@ static void reap_one(trpi_node *node, pid_t pid) {
         return;
     }
     if (worker) {
-        worker_gone(node, worker, status);
+        worker_gone(node, worker, status, &trace);
     } else if (job) {
         trpi_jobs_gone(node, job, status);
     } else if (trpi_blobs_reaped(node, pid, status)) {
@@ -172,8 +209,13 @@ void trpi_node_reap(trpi_node *node) {
         if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) {
             return;
         }
-        reap_one(node, info.si_pid);
+        reap_one(node, info.si_pid, info.si_code == CLD_DUMPED);
     }
+}
+
+bool trpi_node_has_ended(pid_t pid) {
+    siginfo_t info = {0};
+    return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid;
 }
 
 bool trpi_node_has_children(void) {
@@ -187,9 +229,7 @@ void trpi_node_kill_all(trpi_node *node) {
     size_t cursor = 0;
     trpi_node_worker *worker;
     while ((worker = trpi_map_next(&node->workers, &cursor)) != NULL) {
-        if (worker->pid != 0) {
-            trpi_kill_group(worker->pid, SIGKILL);
-        }
+        trpi_node_worker_kill(worker);
     }
     cursor = 0;
     trpi_program *program;

@@ -27,7 +27,7 @@ struct trpi_heartbeat {
     int stop_fd;
     pthread_t thread;
     atomic_uint events;
-    uint64_t lease_from_ns; /* when the last acknowledged beat was sent */
+    _Atomic uint64_t lease_from_ns; /* when the last acknowledged beat was sent */
     uint64_t heard_ns;
     trpi_arena arena;
     trp_buf frame;
@@ -147,7 +147,8 @@ trp_code trpi_heartbeat_start(const trpi_heartbeat_options *options, trpi_heartb
                               trp_error *err) {
     trpi_heartbeat *hb = trpi_alloc(sizeof *hb);
     hb->options = *options;
-    hb->lease_from_ns = hb->heard_ns = trpi_now_ns();
+    hb->heard_ns = trpi_now_ns();
+    atomic_init(&hb->lease_from_ns, hb->heard_ns);
     hb->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     trp_code code = TRP_OK;
     if (hb->stop_fd < 0) {
@@ -178,6 +179,11 @@ out:
 
 unsigned trpi_heartbeat_events(trpi_heartbeat *hb) {
     return atomic_exchange(&hb->events, 0);
+}
+
+uint64_t trpi_heartbeat_lease_ms(const trpi_heartbeat *hb, uint64_t now_ns) {
+    uint64_t until_ns = atomic_load(&hb->lease_from_ns) + hb->options.timeout_ms * NS_PER_MS;
+    return now_ns < until_ns ? (until_ns - now_ns) / NS_PER_MS : 0;
 }
 
 void trpi_heartbeat_stop(trpi_heartbeat *hb) {

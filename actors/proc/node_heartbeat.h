@@ -33,6 +33,8 @@ TRP_CHECKED trp_code trpi_heartbeat_start(const trpi_heartbeat_options *options,
                                           trpi_heartbeat **ret_heartbeat, trp_error *err);
 /* The events since the last call, OR-ed. */
 unsigned trpi_heartbeat_events(trpi_heartbeat *heartbeat);
+/* What is left of the lease, in ms; 0 = it is out. */
+uint64_t trpi_heartbeat_lease_ms(const trpi_heartbeat *heartbeat, uint64_t now_ns);
 void trpi_heartbeat_stop(trpi_heartbeat *heartbeat); /* joins the thread; NULL is fine */
 
 #endif

@@ -186,6 +186,8 @@ static void registered(trpi_node *node, const trpi_msg_node_welcome *welcome) {
              node->options->address, node->cluster, (unsigned long long)node->incarnation,
              node->dir);
     node->phase = TRPI_NODE_SERVING;
+    node->drain_until_ns = 0;
+    trpi_node_stats_begin(node);
     trpi_node_report_ready(node, "%llu %s\n", (unsigned long long)node->id, node->cluster);
 }
 
@@ -197,6 +199,7 @@ static void resynced(trpi_node *node, const trpi_msg_node_welcome *welcome) {
     }
     trpi_node_say_again(node);
     trpi_jobs_say_again(node);
+    trpi_node_stats_begin(node);
     size_t cursor = 0;
     trpi_node_worker *worker;
     while ((worker = trpi_map_next(&node->actors, &cursor)) != NULL) {

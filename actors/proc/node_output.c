@@ -203,12 +203,28 @@ void trpi_node_output_read(trpi_node *node, trpi_node_worker *worker, int stream
     (void)read_once(node, worker, stream);
 }
 
-void trpi_node_output_end(trpi_node *node, trpi_node_worker *worker) {
+void trpi_node_output_drain(trpi_node *node, trpi_node_worker *worker) {
     for (int i = 0; i < 2; i++) {
-        /* What it wrote before its death is in the pipe by now: empty is enough, and the end of
-         * file would have to wait for whoever else still holds the pipe. */
         for (int chunks = 0; chunks < LAST_WORDS_MAX && read_once(node, worker, i); chunks++) {
         }
+    }
+}
+
+void trpi_node_output_note(trpi_node *node, trpi_node_worker *worker, trp_bytes lines) {
+    trpi_output *stream = &worker->streams[1];
+    trp_buf_clear(&node->lines);
+    if (stream->partial.size > 0) {
+        trpi_output_feed(stream, trp_bytes_of("\n"), &node->lines);
+    }
+    trpi_output_feed(stream, lines, &node->lines);
+    take_lines(node, worker, 1);
+}
+
+void trpi_node_output_end(trpi_node *node, trpi_node_worker *worker) {
+    /* What it wrote before its death is in the pipes by now: empty is enough, and the end of file
+     * would have to wait for whoever else still holds a pipe. */
+    trpi_node_output_drain(node, worker);
+    for (int i = 0; i < 2; i++) {
         trpi_node_unwatch_fd(node, &worker->pipes[i]);
         trp_buf_clear(&node->lines);
         trpi_output_finish(&worker->streams[i], &node->lines);

@@ -4,7 +4,13 @@
  *   node_join.c       registration with the head; loss of the lease
  *   node_dir.c        the session directory, its socket and its pid file
  *   node_workers.c    the table of workers; from START to STARTED
+ *   node_ends.c       how a worker is asked to end: STOP, deadlines, SIGKILL
+ *   node_liveness.c   PING and PONG: hung workers, leases of exclusive ones
+ *   node_dump.c       what a hung worker's threads do, taken down before it is killed
+ *   node_memory.c     the memory monitor, and kills by the kernel
+ *   node_stats.c      NODE_STATS
  *   node_deaths.c     from SIGCHLD to EXITED
+ *   node_core.c       where a dead worker's core file is
  *   node_programs.c   programs and their warm pools
  *   node_zygotes.c    exec, forks and death of a program's zygote
  *   node_output.c     pipes, log files, LOG_LINES
@@ -39,6 +45,7 @@
 #include "actors/proc/node_map.h"
 #include "actors/proc/node_timers.h"
 #include "actors/proc/output.h"
+#include "actors/state/liveness.h"
 #include "core/base/id.h"
 #include "core/net/sock.h"
 #include "core/sys/session.h"
@@ -81,12 +88,22 @@ typedef struct trpi_node_worker {
     /* The actor it is; actor 0 = unbound. */
     uint64_t actor, incarnation, job;
     char *label;   /* the actor's name, else its type */
+    char *cwd;     /* where it starts */
     trp_buf start; /* the START frame, until it is sent */
     char *endpoint, *remote_endpoint;
+    unsigned lost; /* processes that died before START could reach them */
+    bool exclusive;
+    int64_t restartable;
+    uint64_t bound_ns; /* when it became the actor */
 
     /* Its end. `asked`: the head (or a timeout here) wants it dead; `told`: what it said itself. */
     trp_cause asked_cause, told_cause; /* NONE = not */
     char *asked_reason, *told_reason;
+    uint64_t kill_at_ns; /* asked to stop in good order until then; 0 = not */
+    uint64_t killed_ns;  /* when we sent SIGKILL; 0 = not yet */
+
+    trpi_liveness liveness;
+    struct trpi_dump *dump; /* while it is being taken down what its threads do, before the kill */
 
     /* Its output: [0] stdout, [1] stderr. */
     int pipes[2]; /* ours to read; -1 = none or at its end */
@@ -121,18 +138,20 @@ struct trpi_program {
     int sock, pipe;
     trpi_output output; /* of the zygote itself */
     uint64_t ready_due_ns, retry_ns, paused_ns;
-    unsigned failures;                         /* of zygotes in a row */
-    bool killed;                               /* we did it */
-    bool foreign;                              /* it speaks another version of zygote.h */
-    bool closing;                              /* out of use: goes when its last process is gone */
-    unsigned held;                             /* somebody walks its workers: not to be freed now */
+    uint64_t fork_due_ns;  /* it must have answered some request by then, while forking > 0 ... */
+    uint64_t fork_wake_ns; /* ... and is looked at then */
+    unsigned failures;     /* of zygotes in a row */
+    bool killed;           /* we did it */
+    bool foreign;          /* it speaks another version of zygote.h */
+    bool closing;          /* out of use: goes when its last process is gone */
+    unsigned held;         /* somebody walks its workers: not to be freed now */
     uint64_t workers, bound, unbound, forking; /* unbound: in spare or idle */
     uint64_t waiting;                          /* workers in wanted */
     uint64_t idle_since_ns;
-    char trouble[256]; /* why its last fork or exec failed; for START_TIMEOUT */
-    char *exe_hash;    /* of its content; "" = whatever is at exe */
-    char *package;     /* hash of its working directory; "" = cwd is a path */
-    uint64_t job;      /* of the actor that came first */
+    char trouble[256];                  /* why its last fork or exec failed; for START_TIMEOUT */
+    char *exe_hash;                     /* of its content; "" = whatever is at exe */
+    char *package;                      /* hash of its working directory; "" = cwd is a path */
+    uint64_t job;                       /* of the actor that came first */
     trpi_blob *exe_blob, *package_blob; /* held; NULL = not needed, or not yet */
     struct trpi_worker_list wanted, spare, idle;
     TAILQ_ENTRY(trpi_program) link;
@@ -200,6 +219,13 @@ typedef struct trpi_node {
     trpi_blobs blobs;
     struct trpi_node_job_list jobs;
 
+    uint64_t drain_until_ns; /* this node goes away then; 0 = nobody has said so */
+    char drain_reason[128];
+    struct trpi_node_memory *memory; /* node_memory.c */
+    trpi_msg_node_stats stats;       /* as last said */
+    uint64_t stats_due_ns;
+    int guard_fd; /* core/sys/guard.h; -1 = none */
+
     /* Output */
     struct trpi_worker_list flush; /* workers with a batch */
     bool flush_due;
@@ -237,9 +263,14 @@ typedef enum trpi_timer_kind {
     TRPI_TIMER_FLUSH,
     TRPI_TIMER_SWEEP,
     TRPI_TIMER_TRIM,
-    TRPI_TIMER_BLOB, /* a blob that is fetched or unpacked; 0 = files that are being compared */
-    TRPI_TIMER_JOB,  /* the end of a job's grace */
-    TRPI_TIMER_END, /* kill again what is left while CLEARING or STOPPING */
+    TRPI_TIMER_BLOB,     /* a blob that is fetched or unpacked; 0 = files that are being compared */
+    TRPI_TIMER_JOB,      /* the end of a job's grace */
+    TRPI_TIMER_END,      /* kill again what is left while CLEARING or STOPPING */
+    TRPI_TIMER_KILL,     /* kill_at_ns of a worker */
+    TRPI_TIMER_LIVENESS, /* next_ns of a worker's liveness */
+    TRPI_TIMER_DUMP,     /* look whether a dump is complete */
+    TRPI_TIMER_MEMORY,
+    TRPI_TIMER_STATS,
 } trpi_timer_kind;
 
 /* node.c */
@@ -250,6 +281,7 @@ void trpi_node_unwatch_fd(trpi_node *node, int *fd); /* and closes it; -1 is fin
 TRP_CHECKED trp_code trpi_node_may_open(const trpi_node *node, size_t count, trp_error *err);
 void trpi_node_timer(trpi_node *node, trpi_timer_kind kind, uint64_t id, uint64_t due_ns);
 void trpi_node_say(trpi_node *node, const trpi_msg *msg); /* to the head; dropped without one */
+void trpi_node_say_frame(trpi_node *node, trp_bytes frame);
 /* To a worker; false when it can't be reached. */
 bool trpi_node_tell(trpi_node *node, uint64_t token, const trpi_msg *msg);
 bool trpi_node_tell_frame(trpi_node *node, uint64_t token, trp_bytes frame);
@@ -279,28 +311,82 @@ void trpi_node_worker_free(trpi_node *node, trpi_node_worker *worker); /* its pr
 /* Its process will never come: makes it as if it had just been wanted, under a new token. */
 void trpi_node_worker_renew(trpi_node *node, trpi_node_worker *worker);
 void trpi_node_start(trpi_node *node, const trpi_msg_start *start, trp_bytes frame);
-void trpi_node_end(trpi_node *node, const trpi_msg_end *end);
+/* Its process died before START could reach it: another one becomes the actor. False when it has
+ * had enough of them. */
+bool trpi_node_start_again(trpi_node *node, trpi_node_worker *worker);
 void trpi_node_signal(trpi_node *node, const trpi_msg_signal *signal, trp_bytes frame);
+void trpi_node_saved(trpi_node *node, const trpi_msg_saved *saved, trp_bytes frame);
+void trpi_node_drain(trpi_node *node, const trpi_msg_drain_notice *notice);
 void trpi_node_from_worker(trpi_node *node, uint64_t token, const trpi_msg *msg, trp_bytes frame);
 void trpi_node_say_started(trpi_node *node, const trpi_node_worker *worker);
 void trpi_node_worker_due(trpi_node *node, uint64_t token, uint64_t now_ns);
-void trpi_node_worker_overdue(trpi_node *node,
-                              uint64_t token); /* said it would exit, and did not */
 void trpi_node_worker_has_pid(trpi_node *node, trpi_node_worker *worker, pid_t pid);
-/* Wants it dead, for a cause; EXITED follows when it is. */
+/* It was bound and is not any more; its record stays until its process is gone. */
+void trpi_node_worker_unbind(trpi_node *node, trpi_node_worker *worker);
+
+/* node_ends.c */
+void trpi_node_end(trpi_node *node, const trpi_msg_end *end);
+/* Wants it dead, for a cause; EXITED follows when it is. May free it. */
 void trpi_node_worker_end(trpi_node *node, trpi_node_worker *worker, trp_cause cause,
                           const char *reason);
+/* The same, after what its threads do has been taken down. */
+void trpi_node_worker_end_hung(trpi_node *node, trpi_node_worker *worker, trp_cause cause,
+                               const char *reason);
+void trpi_node_worker_kill(trpi_node_worker *worker);            /* SIGKILL to its group */
+void trpi_node_worker_kill_due(trpi_node *node, uint64_t token); /* its grace is over */
+void trpi_node_worker_overdue(trpi_node *node, uint64_t token);  /* said it would exit, and did
+                                                                    not */
+
+/* node_liveness.c */
+void trpi_node_liveness_set(const trpi_node *node, trpi_node_worker *worker,
+                            const trpi_msg_start *start);
+void trpi_node_liveness_begin(trpi_node *node, trpi_node_worker *worker); /* START is out */
+void trpi_node_liveness_due(trpi_node *node, uint64_t token, uint64_t now_ns);
+void trpi_node_pong(trpi_node *node, trpi_node_worker *worker, const trpi_msg_pong *pong);
+
+/* node_dump.c */
+void trpi_node_dump_start(trpi_node *node, trpi_node_worker *worker); /* it is killed afterwards */
+void trpi_node_dump_due(trpi_node *node, uint64_t token, uint64_t now_ns);
+void trpi_node_dump_free(trpi_node_worker *worker);
+
+/* node_core.c */
+/* What of a child that has dumped core is gone when it is reaped. */
+typedef struct trpi_core_trace {
+    char comm[32];
+    uint64_t limit;
+} trpi_core_trace;
+void trpi_core_look(pid_t pid, trpi_core_trace *ret_trace); /* before it is reaped */
+/* The path of its core file, or how to get it; "" when there is none. */
+void trpi_core_find(const trpi_node *node, const trpi_node_worker *worker, int wait_status,
+                    const trpi_core_trace *trace, char *out, size_t size);
+
+/* node_memory.c */
+void trpi_node_memory_open(trpi_node *node);
+void trpi_node_memory_close(trpi_node *node);
+void trpi_node_memory_due(trpi_node *node, uint64_t now_ns);
+bool trpi_node_memory_is_tight(const trpi_node *node); /* no idle workers are to be kept */
+/* Whether a process that died by SIGKILL, which we did not send, was the kernel's choice. */
+bool trpi_node_memory_kernel_killed(trpi_node *node);
+void trpi_node_memory_figures(const trpi_node *node, trpi_msg_node_stats *stats);
+
+/* node_stats.c */
+void trpi_node_stats_begin(trpi_node *node); /* to a head that knows none yet */
+void trpi_node_stats_due(trpi_node *node);
 
 /* node_deaths.c */
 void trpi_node_reap(trpi_node *node); /* all children that have ended */
 /* Says EXITED for a bound worker that never had a process, and frees it. */
 void trpi_node_never_started(trpi_node *node, trpi_node_worker *worker, trp_cause cause,
                              const char *reason, const char *tail);
+/* Says it, of one whose process may still come. */
+void trpi_node_say_never_started(trpi_node *node, const trpi_node_worker *worker, trp_cause cause,
+                                 const char *reason, const char *tail);
 void trpi_node_say_again(trpi_node *node); /* the last EXITED messages */
 void trpi_node_keep_said(trpi_node *node); /* what was said last is one of them */
 void trpi_node_forget_said(trpi_node *node);
 void trpi_node_kill_all(trpi_node *node);
 bool trpi_node_has_children(void);
+bool trpi_node_has_ended(pid_t pid); /* a child that we have not reaped yet */
 
 /* node_programs.c */
 trpi_program *trpi_program_get(trpi_node *node, const trpi_msg_start *start);
@@ -341,6 +427,9 @@ void trpi_node_kill_children(void);    /* kills all */
 /* node_output.c */
 void trpi_node_output_start(trpi_node *node, trpi_node_worker *worker); /* once it is bound */
 void trpi_node_output_read(trpi_node *node, trpi_node_worker *worker, int stream);
+void trpi_node_output_drain(trpi_node *node, trpi_node_worker *worker); /* what is there by now */
+/* Lines of the daemon's own about it, as if it had written them to its stderr. */
+void trpi_node_output_note(trpi_node *node, trpi_node_worker *worker, trp_bytes lines);
 void trpi_node_output_end(trpi_node *node, trpi_node_worker *worker); /* drains, sends, closes */
 void trpi_node_output_flush(trpi_node *node);
 void trpi_node_logs_query(trpi_node *node, const trpi_msg_logs_query *query);

@@ -149,8 +149,8 @@ static bool serves(const trpi_program *program, const trpi_msg_start *start) {
 
 trpi_program *trpi_program_get(trpi_node *node, const trpi_msg_start *start) {
     /* With a hash it is the content that counts, whatever the path names by now. */
-    trpi_exe_identity identity = start->exe_hash[0] ? (trpi_exe_identity){0}
-                                                    : identity_of(start->exe);
+    trpi_exe_identity identity =
+        start->exe_hash[0] ? (trpi_exe_identity){0} : identity_of(start->exe);
     trpi_program *program;
     TAILQ_FOREACH(program, &node->programs, link) {
         if (serves(program, start)) {
@@ -209,7 +209,7 @@ void trpi_program_refill(trpi_node *node, trpi_program *program) {
         end_closing(node, program);
         return;
     }
-    uint64_t warm = trpi_config(TRPI_CONFIG_WARM_WORKERS);
+    uint64_t warm = trpi_node_memory_is_tight(node) ? 0 : trpi_config(TRPI_CONFIG_WARM_WORKERS);
     while (may_fork(program) && program->unbound < warm && program->bound > 0) {
         worker = trpi_node_worker_new(node, program);
         if (!trpi_zygote_fork(node, program, worker)) {
@@ -264,6 +264,15 @@ void trpi_program_due(trpi_node *node, trpi_program *program, uint64_t now_ns) {
         TRPI_SET(program->trouble, "it did not reach trp_init() in time");
         trpi_zygote_kill(program);
         return;
+    }
+    if (program->forking > 0 && now_ns >= program->fork_due_ns) {
+        TRPI_SET(program->trouble, "its zygote hangs");
+        trpi_zygote_kill(program);
+        return;
+    }
+    if (program->forking > 0 && program->fork_wake_ns <= now_ns) {
+        program->fork_wake_ns = program->fork_due_ns;
+        trpi_program_wake_at(node, program, program->fork_due_ns);
     }
     trpi_program_refill(node, program);
 }

@@ -21,9 +21,9 @@
 #include "core/sys/fdpass.h"
 #include "core/sys/process.h"
 
-#define PAUSE_MS 100      /* after a fork or pipe that failed for want of something */
+#define PAUSE_MS 100       /* after a fork or pipe that failed for want of something */
 #define FILES_AGAIN_MS 500 /* how far its executable has come is looked at this often */
-#define ENVIRONMENT_MAX 7 /* entries that we add */
+#define ENVIRONMENT_MAX 7  /* entries that we add */
 
 extern char **environ;
 
@@ -236,6 +236,7 @@ void trpi_zygote_start(trpi_node *node, trpi_program *program) {
     program->phase = TRPI_PROGRAM_STARTING;
     program->ready_due_ns = trpi_deadline_ns(trpi_config(TRPI_CONFIG_START_TIMEOUT_MS));
     trpi_program_wake_at(node, program, program->ready_due_ns);
+    trpi_process_prefer_to_die(program->zygote); /* and its workers, which inherit it */
     trpi_log(TRPI_INFO, "zygote_started", "exe=%s pid=%d", program->exe, (int)program->zygote);
 }
 
@@ -271,8 +272,6 @@ static void recall_forking(trpi_node *node, trpi_program *program) {
         worker = lost[i];
         if (worker->actor == 0) {
             trpi_node_worker_free(node, worker);
-        } else if (worker->asked_cause != TRP_CAUSE_NONE) {
-            trpi_node_never_started(node, worker, worker->asked_cause, worker->asked_reason, "");
         } else {
             /* A new token: should the old one still show up, it is nobody's. */
             trpi_node_worker_renew(node, worker);
@@ -352,6 +351,15 @@ static trp_code ask_fork(trpi_program *program, trpi_node_worker *worker, trp_er
     return code;
 }
 
+/* From here on its time for an answer runs. */
+static void expect_forks(trpi_node *node, trpi_program *program) {
+    program->fork_due_ns = trpi_deadline_ns(trpi_config(TRPI_CONFIG_FORK_TIMEOUT_MS));
+    if (program->fork_wake_ns <= trpi_now_ns()) {
+        program->fork_wake_ns = program->fork_due_ns;
+        trpi_program_wake_at(node, program, program->fork_due_ns);
+    }
+}
+
 /* False when nothing more can be asked for now. */
 bool trpi_zygote_fork(trpi_node *node, trpi_program *program, trpi_node_worker *worker) {
     trp_error err = {0};
@@ -366,7 +374,9 @@ bool trpi_zygote_fork(trpi_node *node, trpi_program *program, trpi_node_worker *
     }
     trpi_program_unlist(worker);
     worker->phase = TRPI_WORKER_FORKING;
-    program->forking++;
+    if (program->forking++ == 0) {
+        expect_forks(node, program);
+    }
     if (worker->actor != 0) {
         trpi_node_output_start(node, worker);
     } else {
@@ -384,8 +394,6 @@ static void fork_failed(trpi_node *node, trpi_program *program, trpi_node_worker
     trpi_node_unwatch_fd(node, &worker->pipes[1]);
     if (worker->actor == 0) {
         trpi_node_worker_free(node, worker);
-    } else if (worker->asked_cause != TRP_CAUSE_NONE) {
-        trpi_node_never_started(node, worker, worker->asked_cause, worker->asked_reason, "");
     } else {
         trpi_program_list_wanted(worker);
     }
@@ -399,6 +407,7 @@ static void take_reply(trpi_node *node, trpi_program *program, const trpi_fork_r
         return;
     }
     program->forking -= program->forking > 0;
+    expect_forks(node, program);
     trpi_node_worker *worker = trpi_map_get(&node->workers, reply->token);
     if (!worker || worker->phase != TRPI_WORKER_FORKING) {
         trpi_log(TRPI_WARN, "fork_unexpected", "exe=%s token=%llu", program->exe,

@@ -1,7 +1,6 @@
 /* host.c: what the kernel says about this machine, through /proc, /sys and /dev. */
 #include "core/sys/host.h"
 
-#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
@@ -12,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/sys/file.h"
+#include "core/sys/memory.h"
 
 #define PROC_FILE_MAX_BYTES (1 << 20)
 
@@ -25,118 +25,16 @@ int trpi_host_cpus(void) {
     return online > 0 ? (int)online : 1;
 }
 
-/* ---- Memory ---- */
-
-/* The number behind `key` at the start of a line, times scale; false when it is not there. */
-static bool find_number(const char *text, const char *key, uint64_t scale, uint64_t *ret_value) {
-    size_t key_size = strlen(key);
-    for (const char *line = text; line != NULL && *line != '\0';) {
-        if (strncmp(line, key, key_size) == 0 && !isalnum((unsigned char)line[key_size])) {
-            unsigned long long value;
-            if (sscanf(line + key_size, "%*[: \t]%llu", &value) == 1) {
-                *ret_value = value * scale;
-                return true;
-            }
-        }
-        line = strchr(line, '\n');
-        line = line != NULL ? line + 1 : NULL;
-    }
-    return false;
+uint64_t trpi_host_memory_bytes(void) {
+    return trpi_memory_room("");
 }
+
+/* ---- Names ---- */
 
 static bool read_text(const char *path, trp_buf *text) {
     trp_buf_clear(text);
     return trpi_file_read(path, PROC_FILE_MAX_BYTES, text, NULL) == TRP_OK && text->data != NULL;
 }
-
-/* A file that holds one number; false also for "max". */
-static bool read_number(const char *dir, const char *file, uint64_t *ret_value) {
-    char path[PATH_MAX];
-    trp_buf text = {0};
-    unsigned long long value;
-    trpi_format(path, sizeof(path), "%s/%s", dir, file);
-    bool ok = read_text(path, &text) && sscanf((char *)text.data, "%llu", &value) == 1;
-    trp_buf_release(&text);
-    if (ok) {
-        *ret_value = value;
-    }
-    return ok;
-}
-
-/* The two generations of control groups name the same things differently. */
-typedef struct cgroup_kind {
-    const char *prefix; /* of the line in /proc/self/cgroup, up to the path */
-    const char *mount, *limit, *usage, *reclaimable;
-} cgroup_kind;
-
-static const cgroup_kind cgroup_kinds[] = {
-    {"0::", "/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"},
-    {":memory:", "/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
-     "total_inactive_file"},
-};
-
-/* Room that one group leaves. File cache counts as used, but is given back under pressure. */
-static uint64_t group_room(const cgroup_kind *kind, const char *dir) {
-    uint64_t limit, usage, cache = 0;
-    if (!read_number(dir, kind->limit, &limit) || !read_number(dir, kind->usage, &usage)) {
-        return UINT64_MAX;
-    }
-    char path[PATH_MAX];
-    trp_buf text = {0};
-    trpi_format(path, sizeof(path), "%s/memory.stat", dir);
-    if (read_text(path, &text)) {
-        (void)find_number((char *)text.data, kind->reclaimable, 1, &cache);
-    }
-    trp_buf_release(&text);
-    usage = usage > cache ? usage - cache : 0;
-    return limit > usage ? limit - usage : 0;
-}
-
-/* The path of our group of this kind, cut out of /proc/self/cgroup; "" when there is none. */
-static void own_group(const cgroup_kind *kind, const char *groups, char *out, size_t size) {
-    const char *found = strstr(groups, kind->prefix);
-    out[0] = '\0';
-    if (found != NULL) {
-        const char *path = found + strlen(kind->prefix);
-        trpi_format(out, size, "%.*s", (int)strcspn(path, "\n"), path);
-    }
-}
-
-/* Every group above ours limits us as well. In a container the upper ones are not mounted: then
- * what is mounted at the top is ours. */
-static uint64_t cgroup_room(const cgroup_kind *kind, const char *groups) {
-    char group[PATH_MAX / 2], dir[PATH_MAX];
-    uint64_t room = UINT64_MAX;
-    own_group(kind, groups, group, sizeof(group));
-    for (;;) {
-        trpi_format(dir, sizeof(dir), "%s%s", kind->mount, group);
-        room = TRPI_MIN(room, group_room(kind, dir));
-        char *slash = strrchr(group, '/');
-        if (slash == NULL) {
-            return room;
-        }
-        *slash = '\0';
-    }
-}
-
-uint64_t trpi_host_memory_bytes(void) {
-    trp_buf text = {0};
-    uint64_t available = 0;
-    if (!read_text("/proc/meminfo", &text) ||
-        !find_number((char *)text.data, "MemAvailable", 1024, &available)) {
-        available = (uint64_t)sysconf(_SC_AVPHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-    }
-    if (read_text("/proc/self/cgroup", &text)) {
-        for (size_t i = 0; i < TRPI_COUNTOF(cgroup_kinds); i++) {
-            uint64_t room = cgroup_room(&cgroup_kinds[i], (char *)text.data);
-            available = TRPI_MIN(available, room);
-        }
-    }
-    trp_buf_release(&text);
-    return available;
-}
-
-/* ---- Names ---- */
 
 void trpi_host_name(char *out, size_t size) {
     char name[HOST_NAME_MAX + 1] = "";

@@ -246,6 +246,31 @@ uint64_t trpi_process_start_time(pid_t pid) {
     return state == 'Z' || state == 'X' ? 0 : start_time;
 }
 
+void trpi_process_prefer_to_die(pid_t pid) {
+    char path[64];
+    trpi_format(path, sizeof(path), "/proc/%d/oom_score_adj", (int)pid);
+    FILE *file = fopen(path, "we");
+    if (file != NULL) {
+        (void)fputs("1000", file);
+        fclose(file);
+    }
+}
+
+char trpi_process_state(pid_t pid) {
+    char path[64], line[512], state = 0;
+    trpi_format(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    FILE *file = fopen(path, "re");
+    if (file != NULL) {
+        line[fread(line, 1, sizeof(line) - 1, file)] = '\0';
+        fclose(file);
+        const char *rest = strrchr(line, ')');
+        if (rest == NULL || sscanf(rest, ") %c", &state) != 1) {
+            state = 0;
+        }
+    }
+    return state;
+}
+
 trp_code trpi_become_subreaper(trp_error *err) {
     if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0) {
         return trpi_fail(err, TRP_EUNSUPPORTED, "become subreaper: %s", strerror(errno));

@@ -37,6 +37,12 @@ void trpi_kill_group(pid_t pgid, int signal); /* no error when it is gone */
 #define TRPI_START_TIME_UNKNOWN UINT64_MAX
 uint64_t trpi_process_start_time(pid_t pid);
 
+/* When memory is out the kernel kills it rather than others. What it forks inherits that. */
+void trpi_process_prefer_to_die(pid_t pid);
+
+/* Its state as `ps` shows it: 'R', 'S', 'D', 'T', 'Z'; 0 = no such process. */
+char trpi_process_state(pid_t pid);
+
 TRP_CHECKED trp_code trpi_become_subreaper(trp_error *err);
 /* SIGKILL for us when our parent dies; returns false if it is already gone (parent != expected). */
 bool trpi_die_with_parent(pid_t expected_parent);

@@ -178,8 +178,10 @@ static void a_node_without_descriptors_keeps_what_it_has_and_says_so(void **stat
 static void an_actor_is_ended_though_its_zygote_hangs(void **state) {
     test_head head;
     setenv("TROUPE_WARM_WORKERS", "0", 1);
+    setenv("TROUPE_FORK_TIMEOUT_MS", "700", 1);
     open_node(&head);
     unsetenv("TROUPE_WARM_WORKERS");
+    unsetenv("TROUPE_FORK_TIMEOUT_MS");
     (void)say_start(&head, our_exe);
     (void)test_head_wait(&head, TRPI_MSG_STARTED);
     kill(zygote_of(&head), SIGSTOP);
