@@ -453,12 +453,15 @@ void trpi_actor_subscribe(trpi_cluster *c, trpi_client_rec *client, const trpi_m
     bool is_new = !trpi_table_get(&actor->subscribers, client->id);
     if (is_new && actor->place != TRPI_NOWHERE) {
         if (c->subscriptions >= c->config.subscriptions_max) {
-            trp_error error;
-            (void)trpi_fail(&error, TRP_EBUSY,
-                            "the head keeps %" PRIu64 " subscriptions, its limit; this process "
-                            "will not be told of actor a%" PRIu64,
-                            c->subscriptions, actor->id);
-            trpi_post_done(c, client->peer, 0, &error);
+            char why[160];
+            trpi_format(why, sizeof(why),
+                        "the head keeps %" PRIu64 " subscriptions, its limit; this process will "
+                        "not be told of actor a%" PRIu64,
+                        c->subscriptions, actor->id);
+            trpi_msg *none = trpi_post(c, client->peer, TRPI_MSG_ACTOR_STATE);
+            none->actor_state.actor = actor->id;
+            none->actor_state.phase = TRPI_PHASE_UNKNOWN;
+            none->actor_state.waiting_for = trpi_keep(c, why);
             return;
         }
         trpi_table_put(&actor->subscribers, client->id, client);
