@@ -459,16 +459,11 @@ uint64_t trpi_store_wake_ns(const trpi_store *s) {
 }
 
 trpi_store_figures trpi_store_count(const trpi_store *s) {
-    trpi_store_figures figures = {.capacity = s->config.capacity,
-                                  .used = s->used_bytes,
-                                  .kept = s->spare_bytes + s->idle_bytes,
-                                  .segments = s->segments.count,
-                                  .sessions = s->sessions.count,
-                                  .serial = s->serial};
-    trpi_object *object;
-    uint64_t id = 0;
-    while ((object = trpi_table_next(&s->objects, &id)) != NULL) {
-        figures.objects += object->live > 0;
-    }
-    return figures;
+    return (trpi_store_figures){.capacity = s->config.capacity,
+                                .used = s->used_bytes,
+                                .objects = s->objects.count - s->idle_copies,
+                                .kept = s->spare_bytes + s->idle_bytes,
+                                .segments = s->segments.count,
+                                .sessions = s->sessions.count,
+                                .serial = s->serial};
 }

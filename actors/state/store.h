@@ -110,7 +110,7 @@ uint64_t trpi_store_wake_ns(const trpi_store *store);
 
 typedef struct trpi_store_figures {
     uint64_t capacity, used; /* used: by what is held */
-    uint64_t objects;        /* held, the copies with them */
+    uint64_t objects;        /* held or being fetched */
     uint64_t kept;           /* bytes of spare segments and of copies that nobody holds */
     uint64_t segments, sessions;
     uint64_t serial; /* of the last object made */

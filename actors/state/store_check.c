@@ -98,9 +98,13 @@ static const char *check_holders(const trpi_store *s) {
 const char *trpi_store_check(const trpi_store *s) {
     const trpi_object *object;
     const char *broken = check_bytes(s);
-    uint64_t id = 0;
+    uint64_t id = 0, idle = 0;
     while (broken == NULL && (object = trpi_table_next(&s->objects, &id)) != NULL) {
         broken = check_object(s, object);
+        idle += object->idle_ns != 0;
+    }
+    if (broken == NULL && idle != s->idle_copies) {
+        broken = "idle copies are counted wrongly";
     }
     for (size_t i = 1; i < s->gone_count && broken == NULL; i++) {
         if (s->gone[i - 1].last + 1 >= s->gone[i].first) {

@@ -31,6 +31,7 @@ trpi_object *trpi_store_object_new(trpi_store *s, uint64_t id) {
 static void remove_object(trpi_store *s, trpi_object *object) {
     TRP_ASSERT(object->live == 0 && object->holds.count == 0 && object->waits == NULL);
     trpi_store_segment_leave(s, object);
+    s->idle_copies -= object->idle_ns != 0;
     trpi_table_remove(&s->objects, object->id);
     trpi_table_release(&object->holds);
     free(object);

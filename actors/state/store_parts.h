@@ -96,6 +96,7 @@ struct trpi_store {
     trpi_gone *gone;
     size_t gone_count;
     uint64_t used_bytes, spare_bytes, idle_bytes; /* held; free; copies that nobody holds */
+    uint64_t idle_copies;
     trpi_store_actions *out;
 };
 

@@ -185,6 +185,7 @@ void trpi_store_copy_idle(trpi_store *s, trpi_object *copy) {
         copy->idle_ns = TRPI_MAX(s->now_ns, UINT64_C(1));
         s->used_bytes -= copy->segment->bytes;
         s->idle_bytes += copy->segment->bytes;
+        s->idle_copies++;
         trpi_store_due(s, copy->idle_ns + s->config.spare_ns);
     }
 }
@@ -194,5 +195,6 @@ void trpi_store_copy_in_use(trpi_store *s, trpi_object *copy) {
         copy->idle_ns = 0;
         s->idle_bytes -= copy->segment->bytes;
         s->used_bytes += copy->segment->bytes;
+        s->idle_copies--;
     }
 }

@@ -2,8 +2,10 @@
 #include "core/sys/fdpass.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #define FDS_MAX 8
@@ -22,6 +24,106 @@ trp_code trpi_seqpacket_pair(int ret_fds[2], trp_error *err) {
     }
     return TRP_OK;
 }
+
+/* ---- Rendezvous ---- */
+
+#define BACKLOG 128
+
+static trp_code fill_address(const char *address, struct sockaddr_un *ret_name, socklen_t *ret_size,
+                             trp_error *err) {
+    size_t length = strlen(address);
+    if (length == 0 || length >= sizeof(ret_name->sun_path)) {
+        return trpi_fail(err, TRP_EINVALID, "socket address \"%s\": 1 to %zu characters", address,
+                         sizeof(ret_name->sun_path) - 1);
+    }
+    memset(ret_name, 0, sizeof(*ret_name));
+    ret_name->sun_family = AF_UNIX;
+    memcpy(ret_name->sun_path, address, length);
+    bool is_abstract = address[0] == '@';
+    if (is_abstract) {
+        ret_name->sun_path[0] = '\0';
+    }
+    *ret_size =
+        (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length + (is_abstract ? 0 : 1));
+    return TRP_OK;
+}
+
+static trp_code open_socket(int flags, int *ret_fd, trp_error *err) {
+    *ret_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0);
+    if (*ret_fd < 0) {
+        return trpi_fail(err, errno == EMFILE || errno == ENFILE ? TRP_EBUSY : TRP_EIO,
+                         "socket: %s", strerror(errno));
+    }
+    return TRP_OK;
+}
+
+trp_code trpi_seqpacket_listen(const char *address, int *ret_fd, trp_error *err) {
+    struct sockaddr_un name;
+    socklen_t size;
+    int fd;
+    trp_code code = fill_address(address, &name, &size, err);
+    if (code == TRP_OK) {
+        code = open_socket(SOCK_NONBLOCK, &fd, err);
+    }
+    if (code != TRP_OK) {
+        return code;
+    }
+    if (bind(fd, (struct sockaddr *)&name, size) != 0 || listen(fd, BACKLOG) != 0) {
+        code = trpi_fail(err, TRP_EIO, "listen at %s: %s", address, strerror(errno));
+        close(fd);
+        return code;
+    }
+    *ret_fd = fd;
+    return TRP_OK;
+}
+
+trp_code trpi_seqpacket_connect(const char *address, int *ret_fd, trp_error *err) {
+    struct sockaddr_un name;
+    socklen_t size;
+    int fd;
+    trp_code code = fill_address(address, &name, &size, err);
+    if (code == TRP_OK) {
+        code = open_socket(0, &fd, err);
+    }
+    if (code != TRP_OK) {
+        return code;
+    }
+    if (connect(fd, (struct sockaddr *)&name, size) != 0) {
+        code = trpi_fail(err, TRP_EDISCONNECTED, "connect to %s: %s", address, strerror(errno));
+        close(fd);
+        return code;
+    }
+    *ret_fd = fd;
+    return TRP_OK;
+}
+
+trp_code trpi_seqpacket_accept(int listener, int *ret_fd, pid_t *ret_pid, uid_t *ret_uid,
+                               trp_error *err) {
+    struct ucred peer;
+    socklen_t size = sizeof(peer);
+    int fd;
+    do {
+        fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    } while (fd < 0 && (errno == EINTR || errno == ECONNABORTED));
+    if (fd < 0 && errno == EAGAIN) {
+        return TRP_ETIMEOUT;
+    }
+    if (fd < 0) {
+        return trpi_fail(err, errno == EMFILE || errno == ENFILE ? TRP_EBUSY : TRP_EIO,
+                         "accept: %s", strerror(errno));
+    }
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) {
+        trp_code code = trpi_fail(err, TRP_EIO, "accept: %s", strerror(errno));
+        close(fd);
+        return code;
+    }
+    *ret_fd = fd;
+    *ret_pid = peer.pid;
+    *ret_uid = peer.uid;
+    return TRP_OK;
+}
+
+/* ---- Messages ---- */
 
 static trp_code send_failed(trp_error *err, int error) {
     if (error == EPIPE || error == ECONNRESET || error == ENOTCONN) {
