@@ -9,8 +9,8 @@
 #include "core/net/clock.h"
 
 #define LOOK_NS 1000000   /* all that has come is read this often, for the cancels in it */
-#define LOOK_MOST 1024    /* messages at a time, or the first call would wait for long */
 #define WAITING_MAX 65536 /* calls in memory; the others stay in the socket */
+#define QUICK_LOOK_MOST 1024
 #define LAST_LOOK_MOST 1000000
 
 /* ---- Becoming the actor ---- */
@@ -102,17 +102,26 @@ static void run_alone(trpi_worker *worker, trpi_task *task, uint64_t now_ns, trp
     trpi_desk_give_back(desk, task);
 }
 
-/* An idle worker takes one call from its socket and runs it; only then, or when the time has come,
- * it looks what else there is: nobody waits for that look. */
+/* Takes in what has come, of calls that run one after the other without a pause not too many at a
+ * time, or the first would wait for the reading of the last. */
+static void look_alone(trpi_desk *desk, uint64_t now_ns) {
+    size_t waiting = desk->works.counts[TRPI_WORK_WAITING];
+    bool is_due = now_ns - desk->looked_ns >= LOOK_NS;
+    if (waiting > 0 && (!is_due || waiting >= WAITING_MAX)) {
+        return;
+    }
+    desk->has_more = waiting > 0;
+    trpi_desk_look(desk, is_due ? WAITING_MAX : QUICK_LOOK_MOST);
+}
+
+/* An idle worker takes one call from its socket and runs it; only then it looks what else there is:
+ * nobody waits for that look. */
 static void serve_alone(trpi_worker *worker, trp_error *err) {
     trpi_desk *desk = &worker->desk;
     const size_t *waiting = &desk->works.counts[TRPI_WORK_WAITING];
     while (!is_over(worker)) {
         uint64_t now_ns = trpi_now_ns();
-        if (*waiting == 0 || (now_ns - desk->looked_ns >= LOOK_NS && *waiting < WAITING_MAX)) {
-            desk->has_more = *waiting > 0;
-            trpi_desk_look(desk, LOOK_MOST);
-        }
+        look_alone(desk, now_ns);
         if (*waiting == 0) {
             trpi_desk_wait(desk, wake_ns(worker));
             trpi_desk_look(desk, 1);
@@ -131,7 +140,7 @@ static void serve_pool(trpi_worker *worker) {
     while (!is_over(worker)) {
         trpi_desk_wait(desk, wake_ns(worker));
         lock_pooled(desk);
-        trpi_desk_look(desk, LOOK_MOST);
+        trpi_desk_look(desk, QUICK_LOOK_MOST);
         unlock_pooled(desk);
     }
 }

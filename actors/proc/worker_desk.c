@@ -12,8 +12,8 @@
 #include "core/net/clock.h"
 
 #define SPARE_MAX 256
-#define LOOK_NS 1000000 /* no method that is asked whether it is canceled looks more often */
-#define LOOK_MOST 1024
+#define LOOK_NS 1000000 /* a method that asks whether it is canceled looks no more often */
+#define LOOK_MOST 65536
 
 trp_code trpi_desk_init(trpi_desk *desk, trpi_worker *worker, trp_error *err) {
     desk->worker = worker;
