@@ -248,13 +248,19 @@ void trpi_node_logs_query(trpi_node *node, const trpi_msg_logs_query *query) {
                              .offset = query->offset,
                              .tail_bytes = query->tail_bytes,
                              .bytes_max = QUERY_BYTES};
+    bool lives = trpi_map_get(&node->actors, query->actor) != NULL;
     log_path(node, query->actor, path, sizeof path);
+    if (query->actor == 0) {
+        lives = trpi_jobs_log(node, query->job, path, sizeof path);
+    }
     trp_code code = trpi_output_log_read(path, &ask, &data, &next, &err);
-    if (code == TRP_ENOTFOUND && trpi_map_get(&node->actors, query->actor)) {
+    if (code == TRP_ENOTFOUND && lives) {
         code = TRP_OK; /* lives here, and has written nothing yet */
     } else if (code == TRP_ENOTFOUND) {
-        trpi_fail(&err, code, "actor a%llu has written nothing on node n%llu",
-                  (unsigned long long)query->actor, (unsigned long long)node->id);
+        trpi_fail(&err, code, "%s%llu has written nothing on node n%llu",
+                  query->actor ? "actor a" : "job j",
+                  (unsigned long long)(query->actor ? query->actor : query->job),
+                  (unsigned long long)node->id);
     }
     trpi_msg msg = {.type = TRPI_MSG_LOGS_DATA,
                     .logs_data = {.request = query->request,
