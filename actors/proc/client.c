@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "actors/proc/client_internal.h"
+#include "actors/proc/client_store.h"
 #include "actors/proc/client_options.h"
 #include "core/base/config.h"
 #include "core/net/clock.h"
@@ -56,6 +57,7 @@ static trp_code fill_in(trp_runtime *rt, const trpi_client_options *options, trp
     trpi_host_id(rt->host_id, sizeof(rt->host_id));
     rt->actor = options->actor;
     rt->incarnation = options->incarnation;
+    rt->node = options->node;
     rt->wants_logs = options->wants_logs;
     rt->types = options->types;
     if (getcwd(rt->cwd, sizeof(rt->cwd)) == NULL) {
@@ -99,6 +101,7 @@ static trp_code await_welcome(trp_runtime *rt, uint64_t timeout_ms, trp_error *e
 
 /* In the order in which the halves depend on each other; the network goes last. */
 static void tear_down(trp_runtime *rt) {
+    trpi_client_store_close(rt);
     trpi_client_control_close(rt);
     trpi_data_close(rt);
     trpi_net_close(rt->net);
@@ -121,6 +124,7 @@ trp_code trpi_client_open(const trpi_client_options *options, trp_runtime **ret_
         free_runtime(rt);
         return trpi_context(err, code, "connect to %s", options->address);
     }
+    trpi_client_store_open(rt, options->who);
     code = trpi_data_open(rt, err);
     trp_code control = trpi_client_control_open(rt, code == TRP_OK ? err : NULL);
     code = code == TRP_OK ? control : code;

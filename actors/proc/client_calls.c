@@ -34,6 +34,7 @@ static trp_code check_call(trp_actor actor, const char *method, trp_bytes args, 
 
 void trpi_held_free(trp_runtime *rt, trpi_held *held) {
     if (held != NULL) {
+        trpi_client_release_objects(rt, held->objects, held->count);
         free(held);
     }
 }
@@ -49,7 +50,7 @@ static trp_code hold(trp_runtime *rt, const trp_call_options *options, trpi_held
     if (count > OBJECTS_MAX) {
         return trpi_fail(err, TRP_EINVALID, "object_count: %zu; at most %d", count, OBJECTS_MAX);
     }
-    trp_code code = trpi_fail(err, TRP_EUNSUPPORTED, "objects: there is no object store yet");
+    trp_code code = trpi_client_hold_objects(rt, options->objects, count, err);
     if (code == TRP_OK) {
         *ret_held = trpi_alloc(sizeof(**ret_held) + count * sizeof(trp_object));
         (*ret_held)->count = count;

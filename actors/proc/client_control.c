@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "actors/proc/client_internal.h"
+#include "actors/proc/client_store.h"
 #include "core/base/config.h"
 #include "core/base/log.h"
 #include "core/net/clock.h"
@@ -329,6 +330,7 @@ static void take_turn(trp_runtime *rt, uint64_t now_ns) {
     } else if (now_ns >= control->next_heartbeat_ns) {
         send_heartbeat(rt, now_ns);
         read_for_the_idle(rt);
+        trpi_client_store_tend(rt);
     }
     uint64_t silent_ns = now_ns - TRPI_MIN(control->last_heard_ns, now_ns);
     if (control->link == TRPI_LINK_UP &&

@@ -14,6 +14,11 @@ TRP_CHECKED trp_code trpi_client_hold_objects(trp_runtime *rt, const trp_object 
 /* Once the call is done. Does not wait; under any lock. */
 void trpi_client_release_objects(trp_runtime *rt, const trp_object *objects, size_t count);
 
+/* Makes the process' side of the store; connects at first use. who: of a worker, its actor's name.
+ */
+void trpi_client_store_open(trp_runtime *rt, const char *who);
+/* From time to time: gives back what is only kept to be quick. Does not wait. */
+void trpi_client_store_tend(trp_runtime *rt);
 /* Gives everything back and closes the connection to the store. Before the control half closes. */
 void trpi_client_store_close(trp_runtime *rt);
 

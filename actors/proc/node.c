@@ -50,7 +50,7 @@ void trpi_node_unwatch_fd(trpi_node *node, int *fd) {
  * hence a part that is never given out. */
 trp_code trpi_node_may_open(const trpi_node *node, size_t count, trp_error *err) {
     size_t used = DESCRIPTORS_OWN + node->descriptors_max / 16 + node->watches.count +
-                  trpi_jobs_descriptors(node);
+                  trpi_jobs_descriptors(node) + trpi_node_store_descriptors(node);
     size_t cursor = 0;
     const trpi_program *program;
     while ((program = trpi_map_next(&node->programs_by_id, &cursor)) != NULL) {
@@ -147,6 +147,9 @@ static void from_head(trpi_node *node, const trpi_msg *msg, trp_bytes frame) {
         trpi_node_watch(node, &msg->watch_pid);
     } else if (msg->type == TRPI_MSG_LOGS_QUERY) {
         trpi_node_logs_query(node, &msg->logs_query);
+    } else if (msg->type == TRPI_MSG_STORE_AT || msg->type == TRPI_MSG_CLIENT_GONE ||
+               msg->type == TRPI_MSG_NODE_GONE) {
+        trpi_node_store_tell(node, frame);
     } else if (msg->type == TRPI_MSG_BLOB_DATA) {
         trpi_blobs_data(node, &msg->blob_data);
     } else if (msg->type == TRPI_MSG_JOB_START) {
@@ -234,6 +237,8 @@ static void take_event(trpi_node *node, uint64_t data) {
         take_signals(node);
     } else if (source == TRPI_SOURCE_HEARTBEAT) {
         take_heartbeat_events(node);
+    } else if (source == TRPI_SOURCE_STORE) {
+        trpi_node_store_words(node);
     } else if (source == TRPI_SOURCE_WATCH) {
         trpi_node_watch_fired(node, id);
     } else if (source == TRPI_SOURCE_JOB_STDOUT || source == TRPI_SOURCE_JOB_STDERR) {
@@ -427,12 +432,14 @@ static void node_close(trpi_node *node) {
     trpi_node_watch_close(node);
     trpi_jobs_clear(node);
     trpi_blobs_clear(node);
+    trpi_node_store_close(node);
     trpi_node_dir_close(node);
     trpi_node_pidfile_remove(node);
     trpi_node_memory_close(node);
     trpi_guard_end(node->guard_fd);
     trpi_sock_close(node->head);
     trpi_net_close(node->net); /* waits until the goodbye is out */
+    close_fd(node->store_fd);
     close_fd(node->heartbeat_fd);
     close_fd(node->signal_fd);
     close_fd(node->epoll_fd);
@@ -456,6 +463,7 @@ int trpi_node_main(const trpi_node_options *options) {
     node->options = options;
     node->ready_fd = options->ready_fd;
     node->epoll_fd = node->signal_fd = node->heartbeat_fd = node->guard_fd = -1;
+    node->store_fd = -1;
     TAILQ_INIT(&node->programs);
     TAILQ_INIT(&node->flush);
     TAILQ_INIT(&node->jobs);

@@ -79,6 +79,7 @@ static trp_code say_hello(trpi_node *node, trp_error *err) {
     list_holdings(node, hello);
     hello->seq = trpi_now_ns();
     hello->join = node->join_ns;
+    trpi_node_store_addresses(node, hello);
     trpi_node_say(node, &msg);
     free(hello->holdings);
     free(hello->labels);
@@ -104,7 +105,10 @@ void trpi_node_join(trpi_node *node) {
     node->phase = TRPI_NODE_JOINING;
     node->join_ns =
         trpi_now_ns(); /* what was said on earlier connections is void: see NODE_HELLO */
-    trp_code code = connect_head(node, &err);
+    trp_code code = trpi_node_store_open(node, &err);
+    if (code == TRP_OK) {
+        code = connect_head(node, &err);
+    }
     if (code == TRP_OK) {
         code = say_hello(node, &err);
     }
@@ -159,6 +163,7 @@ static void lose(trpi_node *node, const char *reason) {
     /* Deaths from here on are ours, and the head has given the actors up already. */
     trpi_sock_close(node->head);
     node->head = NULL;
+    trpi_node_store_close(node); /* its objects are given up likewise */
     trpi_node_kill_all(node);
 }
 
@@ -172,6 +177,9 @@ static void registered(trpi_node *node, const trpi_msg_node_welcome *welcome) {
     trp_code code = trpi_node_dir_open(node, &err);
     if (code == TRP_OK) {
         code = start_heartbeat(node, &err);
+    }
+    if (code == TRP_OK) {
+        code = trpi_node_store_serve(node, &err);
     }
     if (code != TRP_OK) {
         trpi_log(TRPI_ERROR, "node_failed", "error=\"%s\"", err.message);

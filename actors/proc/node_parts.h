@@ -19,6 +19,7 @@
  *   node_jobs.c       submitted drivers
  *   node_watch.c      drivers whose death the head wants to know
  *   node_resources.c  what this host offers
+ *   node_store.c      the object store, which has a thread of its own
  *
  * One thread runs all of it; only the heartbeat (node_heartbeat.c) has another.
  *
@@ -45,6 +46,7 @@
 #include "actors/proc/node_map.h"
 #include "actors/proc/node_timers.h"
 #include "actors/proc/output.h"
+#include "actors/proc/store_server.h"
 #include "actors/state/liveness.h"
 #include "core/base/id.h"
 #include "core/net/sock.h"
@@ -225,6 +227,9 @@ typedef struct trpi_node {
     trpi_msg_node_stats stats;       /* as last said */
     uint64_t stats_due_ns;
     int guard_fd; /* core/sys/guard.h; -1 = none */
+    trpi_store_server *store; /* NULL before the first join, and while CLEARING */
+    int store_fd;
+    uint64_t store_serial; /* of the last object that this daemon made */
 
     /* Output */
     struct trpi_worker_list flush; /* workers with a batch */
@@ -253,6 +258,7 @@ typedef enum trpi_source {
     TRPI_SOURCE_WATCH,         /* client's pidfd */
     TRPI_SOURCE_JOB_STDOUT,    /* job's */
     TRPI_SOURCE_JOB_STDERR,
+    TRPI_SOURCE_STORE, /* it has words for the head */
 } trpi_source;
 
 typedef enum trpi_timer_kind {
@@ -433,6 +439,16 @@ void trpi_node_output_note(trpi_node *node, trpi_node_worker *worker, trp_bytes 
 void trpi_node_output_end(trpi_node *node, trpi_node_worker *worker); /* drains, sends, closes */
 void trpi_node_output_flush(trpi_node *node);
 void trpi_node_logs_query(trpi_node *node, const trpi_msg_logs_query *query);
+
+/* node_store.c */
+TRP_CHECKED trp_code trpi_node_store_open(trpi_node *node, trp_error *err);
+void trpi_node_store_addresses(const trpi_node *node, trpi_msg_node_hello *hello);
+TRP_CHECKED trp_code trpi_node_store_serve(trpi_node *node, trp_error *err);
+void trpi_node_store_words(trpi_node *node);
+void trpi_node_store_tell(trpi_node *node, trp_bytes frame);
+size_t trpi_node_store_descriptors(const trpi_node *node);
+void trpi_node_store_figures(const trpi_node *node, trpi_msg_node_stats *stats);
+void trpi_node_store_close(trpi_node *node);
 
 /* node_watch.c */
 void trpi_node_watch(trpi_node *node, const trpi_msg_watch_pid *watch);

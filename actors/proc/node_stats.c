@@ -36,6 +36,7 @@ void trpi_node_stats_due(trpi_node *node) {
     }
     trpi_node_memory_figures(node, stats);
     count_workers(node, stats);
+    trpi_node_store_figures(node, stats);
     if (differs(stats, &node->stats)) {
         node->stats = *stats;
         trpi_node_say(node, &msg);
