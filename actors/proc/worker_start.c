@@ -102,7 +102,7 @@ trp_code trpi_worker_apply_start(trpi_worker *worker, trp_error *err) {
     if (*worker->start.package) {
         return TRP_OK; /* it is in its directory: that is where its zygote was started */
     }
-    if (*cwd && chdir(cwd) != 0) {
+    if (*cwd && chdir(cwd) != 0 && (worker->start.needs_cwd || errno != ENOENT)) {
         return trpi_fail(err, TRP_ENOTFOUND, "change directory to %s: %s", cwd, strerror(errno));
     }
     return TRP_OK;

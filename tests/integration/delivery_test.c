@@ -130,7 +130,7 @@ static uint64_t say_start(test_head *head, const char *path, const char *hash,
                               .type = "where",
                               .name = "",
                               .exe = path,
-                              .cwd = package[0] ? "/nowhere" : "/",
+                              .cwd = "/nowhere",
                               .job = "delivery_test",
                               .owner_job = 5,
                               .start_timeout_ms = PATIENCE_MS,
@@ -207,6 +207,19 @@ static void a_path_with_the_same_content_is_run_where_it_is(void **state) {
     assert_int_equal(on.asked, 0);
     assert_string_equal(test_caller_ask(&caller, "exe", ""), test_exe());
     test_end_probe(&the_head, &caller);
+}
+
+static void a_directory_that_this_host_lacks_is_needed_only_by_who_asked_for_it(void **state) {
+    trpi_msg msg = {.type = TRPI_MSG_START,
+                    .start = {.actor = ++last,
+                              .incarnation = TEST_PROBE_INCARNATION,
+                              .type = "where",
+                              .exe = test_exe(),
+                              .cwd = "/nowhere",
+                              .needs_cwd = true}};
+    test_head_say(&the_head, &msg);
+    shelf on = {.file = &exe};
+    dies_with(last, &on, "change directory to /nowhere: No such file or directory");
 }
 
 static void what_has_another_hash_starts_nothing_and_the_next_start_tries_again(void **state) {
@@ -516,6 +529,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(two_actors_start_from_one_fetch_of_a_program_that_the_node_lacks),
         cmocka_unit_test(a_path_with_other_content_is_not_run),
         cmocka_unit_test(a_path_with_the_same_content_is_run_where_it_is),
+        cmocka_unit_test(a_directory_that_this_host_lacks_is_needed_only_by_who_asked_for_it),
         cmocka_unit_test(what_has_another_hash_starts_nothing_and_the_next_start_tries_again),
         cmocka_unit_test(the_reason_that_the_head_gives_reaches_the_death_notice),
         cmocka_unit_test(a_hash_that_is_none_leads_out_of_no_directory),
