@@ -2,6 +2,7 @@
 #ifndef TRPI_COMMAND_H
 #define TRPI_COMMAND_H
 
+#include <signal.h>
 #include <stdio.h>
 #include <troupe/runtime.h>
 
@@ -18,6 +19,8 @@ int trpi_command_status(int argc, char **argv);
 int trpi_command_list(int argc, char **argv);
 int trpi_command_logs(int argc, char **argv);
 int trpi_command_kill(int argc, char **argv);
+int trpi_command_submit(int argc, char **argv);
+int trpi_command_jobs(int argc, char **argv);
 int trpi_command_config(int argc, char **argv);
 int trpi_command_bench(int argc, char **argv);
 int trpi_command_bench_peer(int argc, char **argv); /* hidden */
@@ -47,6 +50,25 @@ TRP_CHECKED trp_code trpi_query_once(const char *address, const char *what, json
 /* "7", "a7" or a name. TRP_EINVALID when several living actors have the name. */
 TRP_CHECKED trp_code trpi_find_actor(trp_runtime *rt, const char *word, trp_actor *ret_actor,
                                      trp_error *err);
+
+/* ---- jobs.c ---- */
+
+/* "7" or "j7". */
+TRP_CHECKED bool trpi_parse_job(const char *word, uint64_t *ret_job);
+/* The row of a job as the head lists it; free with json_decref(). TRP_ENOTFOUND. */
+TRP_CHECKED trp_code trpi_find_job(trp_runtime *rt, uint64_t job, json_t **ret_row, trp_error *err);
+bool trpi_job_is_over(json_t *row);
+/* What a shell would make of its end: its exit code, 128 + its signal, else 1. */
+int trpi_job_exit_code(json_t *row);
+
+/* ---- job_output.c ---- */
+
+/* Prints what a job wrote, stdout and stderr to ours, from tail_bytes before the end on
+ * (UINT64_MAX: from the beginning). With `follows`: on, until the job is over or
+ * *interrupted is set. *ret_row: the job's row by then; json_decref() it. */
+TRP_CHECKED trp_code trpi_job_print(trp_runtime *rt, uint64_t job, uint64_t tail_bytes, bool follows,
+                                    volatile sig_atomic_t *interrupted, json_t **ret_row,
+                                    trp_error *err);
 
 /* ---- daemons.c: processes in the background ---- */
 

@@ -23,6 +23,8 @@ static const subcommand subcommands[] = {
     {"list", "rows of nodes, actors, groups, jobs or runs", trpi_command_list},
     {"logs", "what an actor wrote to stdout and stderr", trpi_command_logs},
     {"kill", "end an actor", trpi_command_kill},
+    {"submit", "run a program as a job on the cluster, and follow its output", trpi_command_submit},
+    {"jobs", "submitted jobs: list, get, logs, stop", trpi_command_jobs},
     {"stop", "stop your clusters' processes on this host", trpi_command_stop},
     {"config", "every setting: its value, where it comes from, what it does", trpi_command_config},
     {"bench", "measure this machine: calls, starts and restarts beside their limits",

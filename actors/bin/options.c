@@ -68,6 +68,16 @@ static int unknown_option(const trpi_usage *usage, const char *word) {
                 : trpi_usage_error(usage->command, "there is no option %s", word);
 }
 
+static void take_value(const trpi_option *option, const char *value) {
+    trpi_words *words = option->ret_words;
+    if (words == NULL) {
+        *option->ret_text = value;
+        return;
+    }
+    words->items = trpi_realloc(words->items, (words->count + 1) * sizeof(*words->items));
+    words->items[words->count++] = value;
+}
+
 /* "--name value", "--name=value" or "--switch". Moves *at over what it took. */
 static int take_option(const trpi_usage *usage, int argc, char **argv, int *at) {
     const char *word = argv[*at];
@@ -83,9 +93,9 @@ static int take_option(const trpi_usage *usage, int argc, char **argv, int *at) 
         }
         *option->ret_is_set = true;
     } else if (equals != NULL) {
-        *option->ret_text = equals + 1;
+        take_value(option, equals + 1);
     } else if (*at + 1 < argc) {
-        *option->ret_text = argv[++*at];
+        take_value(option, argv[++*at]);
     } else {
         return trpi_usage_error(usage->command, "%s needs a value: %s %s", option->name,
                                 option->name, option->value);
@@ -96,19 +106,22 @@ static int take_option(const trpi_usage *usage, int argc, char **argv, int *at) 
 bool trpi_options_parse(const trpi_usage *usage, int argc, char **argv, const char **ret_arguments,
                         int *ret_exit) {
     size_t count = 0;
+    bool is_behind = false; /* of what ends the options */
     for (int at = 0; at < argc; at++) {
-        if (strcmp(argv[at], "--help") == 0 || strcmp(argv[at], "-h") == 0) {
+        if (!is_behind && strcmp(argv[at], "--") == 0) {
+            is_behind = true;
+        } else if (!is_behind && (strcmp(argv[at], "--help") == 0 || strcmp(argv[at], "-h") == 0)) {
             print_help(usage);
             *ret_exit = TRPI_EXIT_OK;
             return false;
-        }
-        if (argv[at][0] == '-' && argv[at][1] != '\0') {
+        } else if (!is_behind && argv[at][0] == '-' && argv[at][1] != '\0') {
             *ret_exit = take_option(usage, argc, argv, &at);
             if (*ret_exit != TRPI_EXIT_OK) {
                 return false;
             }
         } else if (count < usage->arguments_max) {
             ret_arguments[count++] = argv[at];
+            is_behind |= usage->ends_at_argument;
         } else {
             *ret_exit = trpi_usage_error(usage->command, "what is \"%s\"?", argv[at]);
             return false;

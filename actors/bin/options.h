@@ -7,12 +7,19 @@
 /* What every subcommand returns, and what --help says of it. */
 enum { TRPI_EXIT_OK = 0, TRPI_EXIT_FAILED = 1, TRPI_EXIT_USAGE = 2 };
 
+/* Texts of argv, in order. */
+typedef struct trpi_words {
+    const char **items; /* free() it */
+    size_t count;
+} trpi_words; /* zero-initialize */
+
 typedef struct trpi_option {
     const char *name;      /* "--port" */
     const char *value;     /* what stands behind it, for the help: "N"; NULL: it is a switch */
     const char *help;      /* one sentence */
     const char **ret_text; /* the value */
     bool *ret_is_set;      /* of a switch */
+    trpi_words *ret_words; /* all values of an option that may be given again and again */
 } trpi_option;
 
 typedef struct trpi_usage {
@@ -23,10 +30,11 @@ typedef struct trpi_usage {
     const trpi_option *options;
     size_t option_count;
     size_t arguments_min, arguments_max;
+    bool ends_at_argument; /* what follows the first argument is a command's own, and no option */
 } trpi_usage;
 
-/* Reads argv behind the subcommand's name; arguments that are no options go to ret_arguments
- * (arguments_max + 1 entries, ends with NULL). True: go on. False: the subcommand is over with
+/* Reads argv behind the subcommand's name; arguments that are no options, and all behind "--", go to
+ * ret_arguments (arguments_max + 1 entries, ends with NULL). True: go on. False: the subcommand is over with
  * *ret_exit, because --help was asked for or the usage is wrong (said in one line on stderr). */
 TRP_CHECKED bool trpi_options_parse(const trpi_usage *usage, int argc, char **argv,
                                     const char **ret_arguments, int *ret_exit);

@@ -343,7 +343,9 @@ void trpi_jobs_end(trpi_node *node, const trpi_msg_job_end *end) {
         return;
     }
     uint64_t kill_ns = trpi_deadline_ns(end->grace_ms);
-    trpi_kill_group(job->pid, end->grace_ms == NO_GRACE ? SIGKILL : SIGTERM);
+    if (!job->must_end || end->grace_ms == NO_GRACE) { /* said again, it is no second request */
+        trpi_kill_group(job->pid, end->grace_ms == NO_GRACE ? SIGKILL : SIGTERM);
+    }
     job->kill_ns = job->must_end ? TRPI_MIN(job->kill_ns, kill_ns) : kill_ns;
     job->must_end = true;
     trpi_node_timer(node, TRPI_TIMER_JOB, job->id, job->kill_ns);
