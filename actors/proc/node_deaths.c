@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "actors/proc/node_parts.h"
+#include "actors/proc/worker_name.h"
 #include "core/base/config.h"
 #include "core/base/log.h"
 #include "core/net/clock.h"
@@ -127,17 +128,19 @@ static void remove_socket(const trpi_node *node, const trpi_node_worker *worker)
     }
 }
 
-/* Before START could reach it: the actor has not begun to live. */
-static bool was_lost(const trpi_node *node, const trpi_node_worker *worker) {
+/* Before START reached it: the actor has not begun to live. Looked at before it is reaped. */
+static bool is_lost(const trpi_node *node, const trpi_node_worker *worker) {
     return node->phase == TRPI_NODE_SERVING && worker->actor != 0 &&
-           worker->phase < TRPI_WORKER_STARTING && worker->asked_cause == TRP_CAUSE_NONE;
+           worker->phase <= TRPI_WORKER_STARTING && worker->asked_cause == TRP_CAUSE_NONE &&
+           worker->told_cause == TRP_CAUSE_NONE &&
+           !trpi_worker_name_is_taken(worker->pid, worker->actor);
 }
 
-static void worker_gone(trpi_node *node, trpi_node_worker *worker, int status,
+static void worker_gone(trpi_node *node, trpi_node_worker *worker, int status, bool is_lost,
                         const trpi_core_trace *trace) {
     trpi_node_output_end(node, worker);
     remove_socket(node, worker);
-    if (was_lost(node, worker) && trpi_node_start_again(node, worker)) {
+    if (is_lost && trpi_node_start_again(node, worker)) {
         trpi_node_worker_free(node, worker);
         return;
     }
@@ -175,6 +178,7 @@ static trpi_node_worker *worker_of(trpi_node *node, pid_t pid) {
 
 static void reap_one(trpi_node *node, pid_t pid, bool dumped) {
     int status = 0;
+    bool lost = false;
     trpi_core_trace trace = {0};
     trpi_program *program = trpi_zygote_of_pid(node, pid);
     trpi_node_job *job = trpi_jobs_of_pid(node, pid);
@@ -182,6 +186,9 @@ static void reap_one(trpi_node *node, pid_t pid, bool dumped) {
     if (worker || job) {
         /* Its children, while its zombie still keeps the group's number from being used again. */
         trpi_kill_group(pid, SIGKILL);
+    }
+    if (worker) {
+        lost = is_lost(node, worker);
     }
     if (worker && dumped) {
         trpi_core_look(pid, &trace);
@@ -193,7 +200,7 @@ static void reap_one(trpi_node *node, pid_t pid, bool dumped) {
         return;
     }
     if (worker) {
-        worker_gone(node, worker, status, &trace);
+        worker_gone(node, worker, status, lost, &trace);
     } else if (job) {
         trpi_jobs_gone(node, job, status);
     } else if (trpi_blobs_reaped(node, pid, status)) {

@@ -131,7 +131,6 @@ static bool send_start(trpi_node *node, trpi_node_worker *worker) {
     if (!trpi_node_tell_frame(node, worker->token, trp_buf_bytes(&worker->start))) {
         return false;
     }
-    trp_buf_release(&worker->start);
     worker->phase = TRPI_WORKER_STARTING;
     trpi_node_liveness_begin(node, worker);
     if (node->drain_until_ns != 0) {
@@ -218,7 +217,7 @@ bool trpi_node_start_again(trpi_node *node, trpi_node_worker *worker) {
     trpi_msg msg;
     trp_buf frame = worker->start;
     trpi_arena arena = {0};
-    if (worker->phase >= TRPI_WORKER_STARTING || worker->lost >= LOST_MAX ||
+    if (worker->lost >= LOST_MAX ||
         trpi_decode(trp_buf_bytes(&frame), &arena, &msg, NULL) != TRP_OK) {
         trpi_arena_release(&arena);
         return false;
@@ -287,6 +286,7 @@ static void started(trpi_node *node, trpi_node_worker *worker, const trpi_msg_st
         return;
     }
     worker->phase = TRPI_WORKER_ALIVE;
+    trp_buf_release(&worker->start);
     replace_text(&worker->endpoint, msg->endpoint);
     replace_text(&worker->remote_endpoint, msg->remote_endpoint);
     if (worker->asked_cause == TRP_CAUSE_NONE) {

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "actors/proc/worker_name.h"
 #include "actors/proc/worker_parts.h"
 #include "core/base/config.h"
 #include "core/base/log.h"
@@ -27,6 +28,7 @@ static trp_code become_actor(trpi_worker *worker, trp_error *err) {
         worker->start = msg.start;
         trpi_format(who, sizeof who, "actor a%llu", (unsigned long long)worker->start.actor);
         trpi_log_set_who(who);
+        trpi_worker_name_take(worker->start.actor, worker->start.type);
         code = trpi_worker_apply_start(worker, err);
     }
     if (code == TRP_OK && worker->start.exclusive) {

@@ -254,7 +254,8 @@ uint64_t test_say_start(test_head *head, const test_start *what) {
                               .type = what->type ? what->type : "probe",
                               .name = "bob",
                               .exe = what->exe ? what->exe : our_exe(),
-                              .cwd = "/",
+                              .cwd = what->cwd ? what->cwd : "/",
+                              .needs_cwd = what->cwd != NULL,
                               .job = "node_test",
                               .owner_job = 5,
                               .env = env,
@@ -263,7 +264,10 @@ uint64_t test_say_start(test_head *head, const test_start *what) {
                               .devices_count = 2,
                               .cpus = 25000,
                               .start_timeout_ms = what->timeout_ms ? what->timeout_ms : 20000,
-                              .args = trp_bytes_of(what->args)}};
+                              .args = trp_bytes_of(what->args),
+                              .liveness_ms = what->liveness_ms,
+                              .exclusive = what->exclusive,
+                              .restartable = what->restartable}};
     test_head_say(head, &msg);
     return last_actor;
 }

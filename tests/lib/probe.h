@@ -14,6 +14,10 @@ extern const trp_actor_type *const test_probe_types[]; /* only that one */
 typedef struct test_start {
     const char *type, *exe, *args; /* "probe", this program, nothing */
     uint64_t timeout_ms;           /* 20 s */
+    const char *cwd;               /* "/" */
+    uint64_t liveness_ms;          /* none */
+    bool exclusive;
+    int64_t restartable; /* not */
 } test_start;
 
 /* Says START for a new actor and returns its id. */
