@@ -27,12 +27,15 @@ static void set_link(trp_runtime *rt, trpi_link link) {
 /* ---- Talking to the head ---- */
 
 static void send_now(trp_runtime *rt, const trpi_msg *msg) {
+    trpi_sock *sock = rt->control.sock;
     trp_buf bytes = {0};
     trp_error error;
+    trp_bytes nobody = {NULL, 0};
     trp_code code = trpi_encode(msg, &bytes, &error);
-    if (code == TRP_OK) {
-        code = trpi_sock_send(rt->control.sock, (trp_bytes){NULL, 0}, trp_buf_bytes(&bytes),
-                              (trp_bytes){NULL, 0}, &error);
+    if (code == TRP_OK && msg->type == TRPI_MSG_HEARTBEAT) { /* late is worse than lost */
+        code = trpi_sock_send_bare(sock, nobody, trp_buf_bytes(&bytes), &error);
+    } else if (code == TRP_OK) {
+        code = trpi_sock_send(sock, nobody, trp_buf_bytes(&bytes), nobody, &error);
     }
     if (code != TRP_OK) {
         trpi_log(TRPI_WARN, "send_failed", "to=head what=%s reason=\"%s\"",
@@ -83,17 +86,22 @@ static trp_code open_link(trp_runtime *rt, trp_error *err) {
     return TRP_OK;
 }
 
-static void lose_link(trp_runtime *rt, const char *what_it_does) {
+/* What it was asked is not answered any more. */
+static void give_up_requests(trp_runtime *rt, const char *what_it_does) {
     trpi_control *control = &rt->control;
     trp_error error;
     trpi_fail(&error, TRP_EDISCONNECTED, "the head at %s %s", rt->address, what_it_does);
     trpi_log(TRPI_WARN, "head_lost", "address=%s reason=\"%s\"", rt->address, error.message);
-    set_link(rt, TRPI_LINK_LOST);
     pthread_mutex_lock(&control->lock);
     trpi_requests_fail_all(rt, &error);
     pthread_mutex_unlock(&control->lock);
     trpi_outgoing_free(trpi_requests_take_queue(rt));
     trpi_uploads_stop(rt);
+}
+
+static void lose_link(trp_runtime *rt, const char *what_it_does) {
+    set_link(rt, TRPI_LINK_LOST);
+    give_up_requests(rt, what_it_does);
 }
 
 static void send_queue(trp_runtime *rt) {
@@ -277,15 +285,29 @@ static void handle(trp_runtime *rt, trpi_client_reply *reply) {
     trpi_requests_answer(rt, request, reply);
 }
 
+/* The head does not know our connection: it is another process now, or took us for dead. What we
+ * said last is lost, a greeting perhaps, too. */
+static void greet_again(trp_runtime *rt) {
+    if (!rt->control.is_over) {
+        give_up_requests(rt, "was restarted, or took this process for dead");
+        rt->control.is_welcome = false;
+        say_hello(rt);
+    }
+}
+
 static void read_all(trp_runtime *rt) {
     for (;;) {
         trpi_client_reply *reply = trpi_alloc(sizeof(*reply));
         if (trpi_sock_recv(rt->control.sock, &reply->packet) != TRP_OK) {
             free(reply);
-            return;
+            break;
         }
         rt->control.last_heard_ns = trpi_now_ns();
         handle(rt, reply);
+    }
+    trp_bytes head;
+    if (trpi_sock_take_void(rt->control.sock, &head)) {
+        greet_again(rt);
     }
 }
 

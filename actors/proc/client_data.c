@@ -109,6 +109,13 @@ static bool peer_is_actor(trp_bytes peer, uint64_t *ret_connection) {
     return true;
 }
 
+static void disconnect_actor(trp_runtime *rt, const trpi_caller_action *action) {
+    unsigned char id[TRPI_PEER_SIZE];
+    trpi_cork_drop(rt, action->connection);
+    trpi_sock_forget(rt->data.sock, trpi_peer_of(action->connection, id));
+    trpi_sock_disconnect(rt->data.sock, action->endpoint);
+}
+
 static void connect_actor(trp_runtime *rt, trpi_caller_action action) {
     unsigned char id[TRPI_PEER_SIZE];
     trp_error error = {0};
@@ -213,8 +220,7 @@ static void carry_out(trp_runtime *rt, const trpi_caller_action *action) {
         connect_actor(rt, *action); /* what it comes to is appended, and may move the list */
         break;
     case TRPI_CALLER_DISCONNECT:
-        trpi_cork_drop(rt, action->connection);
-        trpi_sock_disconnect(rt->data.sock, action->endpoint);
+        disconnect_actor(rt, action);
         break;
     case TRPI_CALLER_SEND:
         send_call(rt, *action);
@@ -289,6 +295,7 @@ static void read_for(trp_runtime *rt, const trpi_waiter *waiter) {
             trpi_corks_flush(rt);
         }
     }
+    trpi_sock_tend(data->sock);
     /* Overdue calls only now: an answer that is there in time counts. */
     if (trpi_caller_next_tick(data->caller) != UINT64_MAX) {
         trpi_caller_tick(data->caller, trpi_now_ns(), &data->actions);

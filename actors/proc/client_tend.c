@@ -4,6 +4,7 @@
  *
  *     a ref that tells when it is done (client_done.c): replies must be read as they come
  *     a time of the caller machine: a deadline, a call to be tried again
+ *     a time of the socket's links: a message that nobody has confirmed
  *     calls that are held back (client_corks.c), at the latest when the timer says so
  *
  * It never leads: it watches the socket's descriptor, which costs a thread that uses the socket
@@ -45,6 +46,10 @@ void trpi_tend_demand(trp_runtime *rt) {
     trpi_wake(rt->control.wake_fd);
 }
 
+static uint64_t next_time(const trpi_data *data) {
+    return TRPI_MIN(trpi_caller_next_tick(data->caller), trpi_sock_wake_ns(data->sock));
+}
+
 void trpi_tend_settle(trp_runtime *rt) {
     trpi_data *data = &rt->data;
     if (data->done.awaited > 0) {
@@ -55,7 +60,7 @@ void trpi_tend_settle(trp_runtime *rt) {
             trpi_tend_soon(rt); /* with calls held back it is set already */
         }
     }
-    uint64_t next_ns = trpi_caller_next_tick(data->caller);
+    uint64_t next_ns = next_time(data);
     if (next_ns < data->tend_ns) {
         data->tend_ns = next_ns;
         trpi_wake(rt->control.wake_fd);
@@ -66,7 +71,7 @@ int trpi_tend_plan(trp_runtime *rt, uint64_t *ret_wake_ns) {
     trpi_data *data = &rt->data;
     trpi_data_lock(rt);
     /* A leader keeps the time itself, and settles when it leaves. */
-    data->tend_ns = data->is_led ? UINT64_MAX : trpi_caller_next_tick(data->caller);
+    data->tend_ns = data->is_led ? UINT64_MAX : next_time(data);
     *ret_wake_ns = data->done.first_call != NULL ? 0 : data->tend_ns;
     int fd = data->is_watched ? trpi_sock_fd(data->sock) : -1;
     pthread_mutex_unlock(&data->lock);

@@ -85,11 +85,16 @@ static void log_message(const char *event, uint64_t peer, const trpi_msg *msg) {
 
 /* ---- Acting ---- */
 
+/* Only the newest counts, and that it comes at once. */
+static bool is_bare(trpi_msg_type type) {
+    return type == TRPI_MSG_HEARTBEAT_ACK;
+}
+
 static void send_message(head *h, uint64_t peer, const trpi_msg *msg) {
     trp_error err;
     log_message("send", peer, msg);
     if (trpi_encode(msg, &h->frame, &err) == TRP_OK) {
-        trpi_peers_send(&h->peers, peer, trp_buf_bytes(&h->frame));
+        trpi_peers_send(&h->peers, peer, trp_buf_bytes(&h->frame), is_bare(msg->type));
     } else {
         trpi_log(TRPI_ERROR, "encode_failed", "type=%s error=\"%s\"", trpi_msg_name(msg->type),
                  err.message);
@@ -243,7 +248,6 @@ static void forget_peers(head *h) {
 
 static void tick(head *h) {
     step(h, &(trpi_cluster_event){.kind = TRPI_EVENT_TICK, .now_ns = trpi_now_ns()});
-    trpi_peers_flush(&h->peers);
     forget_peers(h);
     /* A HEAD_SHUTDOWN message has put the machine into its end: the deadline begins here. */
     if (!h->stopping && trpi_cluster_is_stopping(h->cluster)) {
@@ -340,7 +344,7 @@ static trp_code open_socket(head *h, const trpi_head_options *options, trp_error
     }
     trp_code code = trpi_net_open(&h->net, err);
     if (code == TRP_OK) {
-        code = trpi_sock_open(h->net, TRPI_ROUTER, (trp_bytes){0}, &h->sock, err);
+        code = trpi_sock_open(h->net, TRPI_ROUTER_MIXED, (trp_bytes){0}, &h->sock, err);
     }
     if (code == TRP_OK) {
         code = trpi_sock_bind(h->sock, endpoint, actual, sizeof(actual), err);

@@ -5,7 +5,7 @@
  * nobody can fill the table by saying nothing.
  *
  * A node or client whose connection is away for a moment is still a peer: what is said to it waits
- * here, in order, until it is back or the machine has given it up. */
+ * in the socket, in order, until it is back or the machine has given it up. */
 #ifndef TRPI_HEAD_PEERS_H
 #define TRPI_HEAD_PEERS_H
 
@@ -19,8 +19,7 @@ typedef struct trpi_peers {
     trpi_sock *sock;
     trpi_index by_id;     /* routing id -> peer */
     trpi_table by_number; /* number -> peer */
-    trpi_table waiting;   /* number -> peer: those with something queued */
-    uint64_t last;
+    uint64_t last, unsent;
     trpi_peer *stranger; /* of the packet that is being handled, or NULL */
 } trpi_peers;            /* zero-initialize, then set sock */
 
@@ -32,9 +31,8 @@ void trpi_peers_forget(trpi_peers *peers, uint64_t number);
 /* The peer with the smallest number above *number; false at the end. */
 bool trpi_peers_next(const trpi_peers *peers, uint64_t *number);
 
-/* Sends or queues. What is said to a stranger who cannot be reached is dropped. */
-void trpi_peers_send(trpi_peers *peers, uint64_t number, trp_bytes frame);
-void trpi_peers_flush(trpi_peers *peers); /* tries again what is queued */
+/* is_bare: beside the link, so that it may be lost but never waits. */
+void trpi_peers_send(trpi_peers *peers, uint64_t number, trp_bytes frame, bool is_bare);
 void trpi_peers_release(trpi_peers *peers);
 
 #endif

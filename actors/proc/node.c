@@ -82,8 +82,8 @@ static bool encode(trpi_node *node, const trpi_msg *msg) {
 
 void trpi_node_say_frame(trpi_node *node, trp_bytes frame) {
     trp_error err = {0};
-    if (node->head && trpi_sock_send(node->head, (trp_bytes){0}, frame, (trp_bytes){0}, &err) !=
-                          TRP_OK) {
+    if (node->head &&
+        trpi_sock_send(node->head, (trp_bytes){0}, frame, (trp_bytes){0}, &err) != TRP_OK) {
         trpi_log(TRPI_ERROR, "message_lost", "error=\"%s\"", err.message);
     }
 }
@@ -104,6 +104,14 @@ bool trpi_node_tell_frame(trpi_node *node, uint64_t token, trp_bytes frame) {
         return false;
     }
     return true;
+}
+
+void trpi_node_untell(trpi_node *node, uint64_t token) {
+    char peer[24];
+    trpi_format(peer, sizeof peer, "w%llu", (unsigned long long)token);
+    if (node->inner) {
+        trpi_sock_forget(node->inner, trp_bytes_of(peer));
+    }
 }
 
 bool trpi_node_tell(trpi_node *node, uint64_t token, const trpi_msg *msg) {
@@ -336,6 +344,10 @@ static void loop(trpi_node *node) {
         /* Messages before deaths: a worker's last word explains its end. */
         drain_sock(node, &node->inner, false);
         drain_sock(node, &node->head, true);
+        trp_bytes head;
+        if (node->head && trpi_sock_take_void(node->head, &head)) {
+            trpi_node_unheard(node);
+        }
         take_events(node);
         trpi_timer timer;
         uint64_t now_ns = trpi_now_ns();
@@ -386,7 +398,8 @@ static trp_code raise_descriptor_limit(trpi_node *node, trp_error *err) {
     return TRP_OK;
 }
 
-/* Whatever a worker starts has inherited where this node's directory is, which no other node has. */
+/* Whatever a worker starts has inherited where this node's directory is, which no other node has.
+ */
 static trp_code start_guard(trpi_node *node, trp_error *err) {
     char end[32];
     trpi_format(end, sizeof end, "/node-%.8s", node->uuid);

@@ -124,7 +124,7 @@ static trp_code open_sock(trpi_heartbeat *hb, trp_error *err) {
     if (code != TRP_OK) {
         return code;
     }
-    code = trpi_sock_open(hb->net, TRPI_DEALER, (trp_bytes){NULL, 0}, &hb->sock, err);
+    code = trpi_sock_open(hb->net, TRPI_DEALER_BARE, (trp_bytes){NULL, 0}, &hb->sock, err);
     if (code != TRP_OK) {
         return code;
     }

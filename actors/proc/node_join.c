@@ -237,6 +237,13 @@ static void resync(trpi_node *node) {
     }
 }
 
+/* While it joins it says hello again anyway. */
+void trpi_node_unheard(trpi_node *node) {
+    if (node->phase == TRPI_NODE_SERVING) {
+        resync(node);
+    }
+}
+
 void trpi_node_heard(trpi_node *node, unsigned events) {
     if (node->phase != TRPI_NODE_SERVING) {
         return;

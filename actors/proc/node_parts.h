@@ -291,6 +291,7 @@ void trpi_node_say_frame(trpi_node *node, trp_bytes frame);
 /* To a worker; false when it can't be reached. */
 bool trpi_node_tell(trpi_node *node, uint64_t token, const trpi_msg *msg);
 bool trpi_node_tell_frame(trpi_node *node, uint64_t token, trp_bytes frame);
+void trpi_node_untell(trpi_node *node, uint64_t token); /* it is gone: nothing is kept for it */
 void trpi_node_stop(trpi_node *node, const char *reason, int exit_code);
 
 /* node_join.c */
@@ -299,6 +300,7 @@ void trpi_node_join_again(trpi_node *node); /* the timer */
 void trpi_node_welcomed(trpi_node *node, const trpi_msg_node_welcome *welcome);
 void trpi_node_refused(trpi_node *node, const trpi_msg_done *done);
 void trpi_node_heard(trpi_node *node, unsigned heartbeat_events);
+void trpi_node_unheard(trpi_node *node); /* the head does not know our connection: a new one */
 void trpi_node_cleared(trpi_node *node); /* no child is left: go on, while CLEARING or STOPPING */
 void trpi_node_goodbye(trpi_node *node);
 /* "NODE CLUSTER" or "error: ...", once. */

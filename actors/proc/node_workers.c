@@ -68,6 +68,7 @@ void trpi_node_worker_free(trpi_node *node, trpi_node_worker *worker) {
     trpi_program *program = worker->program;
     trpi_program_unlist(worker);
     forget_actor(node, worker);
+    trpi_node_untell(node, worker->token);
     trpi_map_remove(&node->workers, worker->token);
     if (worker->pid != 0) {
         trpi_map_remove(&node->pids, (uint64_t)worker->pid);

@@ -262,12 +262,7 @@ void trpi_sock_tend(trpi_sock *sock) {
 void trpi_sock_forget(trpi_sock *sock, trp_bytes peer) {
     trpi_linked *linked = trpi_sock_is_router(sock) ? trpi_sock_linked(sock, peer) : NULL;
     if (linked != NULL) {
-        if (linked->link.peer != 0) {
-            trpi_stamp stamp;
-            trpi_link_stamp(&linked->link, TRPI_LINK_RESET, &stamp);
-            (void)send_stamp(sock, peer, &stamp); /* for whom it reaches */
-        }
-        trpi_links_remove(&sock->links, linked);
+        trpi_links_remove(&sock->links, linked); /* should it speak once more, it is told so then */
     }
 }
 
