@@ -23,6 +23,7 @@
 #define IGNORE_BYTES_MAX ((size_t)1 << 20)
 #define CHUNK_BYTES ((size_t)256 * 1024)
 #define LARGEST 3
+#define END_MS 5000 /* for tar to end, once it has closed its pipe */
 #define MIB (1024.0 * 1024.0)
 
 /* ---- The executable ---- */
@@ -183,19 +184,34 @@ static void first_words(int words, char *out, size_t size) {
     out[strcspn(out, "\n")] = '\0';
 }
 
-/* Waits for its end: the pipe's has come already, or it is killed. */
+/* As waitpid(), but 0 when the time has passed. */
+static pid_t await_end(pid_t pid, int *status, uint64_t timeout_ms) {
+    struct pollfd item = {.fd = trpi_pidfd_open(pid), .events = POLLIN};
+    uint64_t deadline_ns = trpi_deadline_ns(timeout_ms);
+    pid_t got;
+    while ((got = waitpid(pid, status, WNOHANG)) == 0 || (got < 0 && errno == EINTR)) {
+        int left_ms = trpi_left_ms(deadline_ns);
+        if (left_ms == 0) {
+            break;
+        }
+        (void)poll(&item, item.fd >= 0, item.fd >= 0 ? left_ms : 5);
+    }
+    if (item.fd >= 0) {
+        close(item.fd);
+    }
+    return got;
+}
+
+/* The end of its pipe has come already, or it is to be killed. */
 static trp_code end_tar(packing *p, bool must_die, trp_error *err) {
     char said[400], ended[64];
     int status = 0;
     close(p->out);
-    if (must_die) {
+    pid_t got = must_die ? 0 : await_end(p->pid, &status, END_MS);
+    if (got == 0) {
         trpi_kill_group(p->pid, SIGKILL);
-    }
-    pid_t got;
-    while ((got = waitpid(p->pid, &status, 0)) < 0 && errno == EINTR) {
-    }
-    if (must_die) {
-        return TRP_OK;
+        (void)await_end(p->pid, &status, END_MS);
+        return must_die ? TRP_OK : trpi_fail(err, TRP_ETIMEOUT, "tar does not end");
     }
     first_words(p->words, said, sizeof(said));
     if (got < 0) {
