@@ -112,7 +112,7 @@ static void list_top(const crowd *c, char *out, size_t size) {
         if (best == SIZE_MAX) {
             return;
         }
-        trpi_format(out + used, size - used, "%s a%llu %.64s %.1f GiB",
+        trpi_format(out + used, size - used, "%s a%llu %.64s %.2f GiB",
                     i ? "," : "; top:", (unsigned long long)c->workers[best]->actor,
                     c->workers[best]->label, (double)c->resident[best] / GIB);
         used += strlen(out + used);
@@ -159,7 +159,7 @@ static void kill_one(trpi_node *node, const crowd *c, const char *why) {
     char reason[768], top[320];
     trpi_node_worker *worker = c->workers[chosen];
     list_top(c, top, sizeof top);
-    trpi_format(reason, sizeof reason, "%s: killed a%llu (%.64s), newest %s, %.1f GiB resident%s",
+    trpi_format(reason, sizeof reason, "%s: killed a%llu (%.64s), newest %s, %.2f GiB resident%s",
                 why, (unsigned long long)worker->actor, worker->label,
                 worker->restartable != 0 ? "restartable" : "of those that cannot be restarted",
                 (double)c->resident[chosen] / GIB, top);
@@ -177,7 +177,7 @@ static bool host_is_full(trpi_node *node, char *why, size_t size) {
     if (m->total == 0 || m->used / percent < m->total / 100) {
         return false;
     }
-    trpi_format(why, size, "node n%llu uses %.1f %% of %.3g GiB (limit %llu %%)",
+    trpi_format(why, size, "node n%llu uses %.1f %% of %.1f GiB (limit %llu %%)",
                 (unsigned long long)node->id, 100.0 * (double)m->used / (double)m->total,
                 (double)m->total / GIB, (unsigned long long)percent);
     return true;
@@ -188,7 +188,7 @@ static bool workers_are_full(const trpi_node *node, const crowd *c, char *why, s
     if (max == 0 || c->all <= max) {
         return false;
     }
-    trpi_format(why, size, "workers of node n%llu use %.3g GiB together (limit %.3g GiB)",
+    trpi_format(why, size, "workers of node n%llu use %.2f GiB together (limit %.2f GiB)",
                 (unsigned long long)node->id, (double)c->all / GIB, (double)max / GIB);
     return true;
 }

@@ -31,18 +31,20 @@ ban "${word}abort *\(" 'core/base/base\.c|tests/' "use TRP_ASSERT"
 # The child of fork() has one thread and the locks of all as they were: only where there is one thread, or
 # the child does nothing but start another program. Tests have test_child_fork(), which looks.
 #   zygote.c            forks workers before anything has made a thread: that is what it is for
+#   guard.c             likewise, once; by exec it would hold all libraries of a daemon for nothing
 #   child.c             test_child_fork()
 #   partition_test.c    in such a child, whose own child must be the first process of its namespace
-ban "$word(fork|vfork|clone) *\(" 'core/sys/process\.c|actors/proc/zygote\.c|tests/lib/child\.c|tests/integration/partition_test\.c' \
+ban "$word(fork|vfork|clone) *\(" 'core/sys/(process|guard)\.c|actors/proc/zygote\.c|tests/lib/child\.c|tests/integration/partition_test\.c' \
     "copies the locks of other threads; start the program again: trpi_process_spawn(), test_child_start()"
 # Without WNOHANG it waits for ever for who does not end.
 #   process.c           for a child that has told that exec failed, after which it only calls _exit()
 #   zygote.c            for one that only forks, and writes into a socket of the node that waits for both
+#   guard.c             for one that only forks
 #   node_deaths.c       for one of whose end its pidfd has told
 #   bench_*.c           for one that it has just killed
 #   partition_test.c    in a child that is killed with its parent, by whom it is waited for with a deadline
 ban "$word(waitpid|wait4|waitid) *\([^;]*, *(0|WEXITED[^;]*)\)|${word}wait *\(" \
-    'core/sys/process\.c|actors/proc/(zygote|node_deaths)\.c|actors/bin/bench_(peer|step)\.c|tests/integration/partition_test\.c' \
+    'core/sys/(process|guard)\.c|actors/proc/(zygote|node_deaths)\.c|actors/bin/bench_(peer|step)\.c|tests/integration/partition_test\.c' \
     "has no deadline; test_child_wait() has"
 
 # Words for work that is not done: in comments, so in whole lines.
