@@ -255,9 +255,7 @@ static bool turn(link_state *link) {
         _exit(1); /* nobody is left who could say what we are */
     }
     trpi_lease_check();
-    if (items[2].ready) {
-        trpi_desk_tend(&worker->desk);
-    }
+    trpi_desk_tend(&worker->desk);
     for (;;) {
         uint64_t offset_ns = trpi_lease_offset_ns();
         if (trpi_sock_recv(link->sock, &packet) != TRP_OK) {

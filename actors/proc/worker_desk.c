@@ -14,6 +14,7 @@
 #define SPARE_MAX 256
 #define LOOK_NS 1000000 /* a method that asks whether it is canceled looks no more often */
 #define LOOK_MOST 65536
+#define TEND_NS (500 * 1000000u) /* a method that does not ask is looked for this often */
 
 trp_code trpi_desk_init(trpi_desk *desk, trpi_worker *worker, trp_error *err) {
     desk->worker = worker;
@@ -84,9 +85,10 @@ void trpi_desk_wait(trpi_desk *desk, uint64_t deadline_ns) {
 void trpi_desk_lend(trpi_desk *desk, trp_context *ctx, trpi_task *task) {
     for (;;) {
         pthread_mutex_lock(&desk->lock);
-        if (desk->first == NULL) {
+        if (desk->first == NULL && !desk->is_overdue) {
             break;
         }
+        desk->is_overdue = false;
         pthread_mutex_unlock(&desk->lock);
         trpi_desk_send_answers(desk); /* else they would wait for the end of the method */
     }
@@ -229,6 +231,27 @@ void trpi_desk_look(trpi_desk *desk, size_t most) {
     }
     trpi_desk_give_back(desk, task);
     desk->looked_ns = trpi_now_ns();
+    if (desk->looked_ns >= trpi_sock_wake_ns(desk->sock)) {
+        trpi_sock_tend(desk->sock);
+    }
+}
+
+void trpi_desk_tend(trpi_desk *desk) {
+    uint64_t count;
+    (void)!read(desk->timer_fd, &count, sizeof count);
+    pthread_mutex_lock(&desk->lock);
+    if (desk->state == TRPI_DESK_LENT && desk->sock != NULL) {
+        trpi_desk_send_batch(desk);
+        /* Who called confirms what came, and asks again for what is missing, also while a method
+         * runs for long. */
+        if (trpi_now_ns() - desk->looked_ns >= TEND_NS) {
+            size_t waiting = desk->works.counts[TRPI_WORK_WAITING];
+            trpi_desk_look(desk, waiting < LOOK_MOST ? LOOK_MOST : 0);
+        }
+    } else {
+        desk->is_overdue = true; /* the main thread sends it before user code runs again */
+    }
+    pthread_mutex_unlock(&desk->lock);
 }
 
 bool trpi_desk_is_canceled(trpi_desk *desk, const trp_context *ctx, const trpi_work *work) {

@@ -94,7 +94,8 @@ typedef struct trpi_desk {
     bool has_more;    /* the next answer is near */
     size_t batch_peer_size;
     unsigned char batch_peer[256];
-    int timer_fd; /* readable when they have waited long enough */
+    int timer_fd;    /* readable when they have waited long enough */
+    bool is_overdue; /* it was, while no user code ran on the main thread. Under the lock */
 } trpi_desk;
 
 /* worker_desk.c; those marked M are the main thread's */
@@ -108,11 +109,13 @@ void trpi_desk_look(trpi_desk *desk, size_t most);
 void trpi_desk_lend(trpi_desk *desk, trp_context *ctx, trpi_task *task); /* M: user code begins */
 void trpi_desk_own(trpi_desk *desk, trp_context *ctx);                   /* M: ... and has ended */
 void trpi_desk_give_back(trpi_desk *desk, trpi_task *task); /* it is in no line any more */
+/* While user code runs on the main thread: sends answers that have waited for long enough, and
+ * looks after the socket. Control thread, now and then, and when timer_fd is readable. */
+void trpi_desk_tend(trpi_desk *desk);
 /* Whether a call or deferred call is canceled, as far as has come in by now. */
 bool trpi_desk_is_canceled(trpi_desk *desk, const trp_context *ctx, const trpi_work *work);
 
 /* worker_replies.c */
-void trpi_desk_tend(trpi_desk *desk);         /* any thread, when timer_fd is readable */
 void trpi_desk_send_batch(trpi_desk *desk);   /* who may touch the socket */
 void trpi_desk_send_answers(trpi_desk *desk); /* M, OWNED; takes the lock */
 /* Who may touch the socket. */

@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/timerfd.h>
-#include <unistd.h>
 
 #include "actors/proc/worker_parts.h"
 #include "core/base/log.h"
@@ -95,16 +94,6 @@ void trpi_desk_send(trpi_desk *desk, trp_bytes peer, uint64_t call, const trpi_a
     } else if (sent != TRP_OK) {
         log_lost(call, &err);
     }
-}
-
-void trpi_desk_tend(trpi_desk *desk) {
-    uint64_t count;
-    (void)!read(desk->timer_fd, &count, sizeof count);
-    pthread_mutex_lock(&desk->lock);
-    if (desk->state == TRPI_DESK_LENT && desk->sock != NULL) {
-        trpi_desk_send_batch(desk);
-    }
-    pthread_mutex_unlock(&desk->lock);
 }
 
 /* ---- Answers that wait for the main thread ---- */
