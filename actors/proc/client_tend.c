@@ -18,8 +18,11 @@
 #include <unistd.h>
 
 #include "actors/proc/client_internal.h"
+#include "core/net/clock.h"
 
 #define DELAY_NS 200000
+#define LOOK_MIN_NS 1000000
+#define LOOK_MAX_NS 100000000
 
 bool trpi_is_control_thread(const trp_runtime *rt) {
     return rt->control.is_running && pthread_equal(pthread_self(), rt->control.thread);
@@ -67,11 +70,19 @@ void trpi_tend_settle(trp_runtime *rt) {
     }
 }
 
+/* A leader has the socket, and keeps the time itself. What is due at once is not worth a spin here;
+ * and a look now and then keeps every thread that has led from having to say when the next is due.
+ */
+static uint64_t next_look(const trpi_data *data) {
+    uint64_t now_ns = trpi_now_ns();
+    uint64_t next_ns = TRPI_MAX(trpi_caller_next_tick(data->caller), now_ns + LOOK_MIN_NS);
+    return TRPI_MIN(next_ns, now_ns + LOOK_MAX_NS);
+}
+
 int trpi_tend_plan(trp_runtime *rt, uint64_t *ret_wake_ns) {
     trpi_data *data = &rt->data;
     trpi_data_lock(rt);
-    /* A leader keeps the time itself, and settles when it leaves. */
-    data->tend_ns = data->is_led ? UINT64_MAX : next_time(data);
+    data->tend_ns = data->is_led ? next_look(data) : next_time(data);
     *ret_wake_ns = data->done.first_call != NULL ? 0 : data->tend_ns;
     int fd = data->is_watched ? trpi_sock_fd(data->sock) : -1;
     pthread_mutex_unlock(&data->lock);
