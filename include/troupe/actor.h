@@ -2,7 +2,7 @@
  *
  * An actor is a process. Its type is a row in a table that the program registers with trp_init();
  * worker processes run the same program, find the type by name and serve calls one at a time, in
- * the order in which each caller made them.
+ * the order in which each caller made them, unless the type or its spawn options ask for threads.
  *
  * Threads: every function may be called from any thread unless its comment says otherwise.
  * Blocking: only functions with a timeout_ms block; all others return without waiting for a peer,
@@ -19,8 +19,11 @@ extern "C" {
 #endif
 
 typedef struct trp_runtime trp_runtime; /* opaque, one per process: runtime.h */
-typedef struct trp_context
-    trp_context; /* opaque, an actor's view of the runtime, inside a worker */
+/* Opaque, an actor's view of the runtime, inside a worker. Each thread that runs methods has one of
+ * its own, and so have the hooks that run on the control thread: what it says of the running method
+ * (canceled, caller, beat, trp_defer) is about that thread's; all else is the same in each. Good
+ * for as long as the process lives, for any thread to use. */
+typedef struct trp_context trp_context;
 
 /* Handles are values: copy freely, send as eight bytes. id 0 = none. */
 typedef struct trp_actor {
@@ -52,10 +55,11 @@ typedef struct trp_method {
     const char *group; /* the concurrency group it runs in; NULL = the default one */
 } trp_method;
 
-/* Threads of a worker that run methods side by side. They are made when there is work for them. A
- * method belongs to one group; calls of one caller start in call order within a group of one
- * thread, and in no order otherwise. Methods that run side by side share `state`, and synchronize
- * it themselves. The default group has one thread, or the spawn option max_concurrency. */
+/* Threads of a worker that run methods side by side. They are made when there is work for them; a
+ * call for which none can be made fails with TRP_EBUSY. A method belongs to one group; calls of one
+ * caller start in call order within a group of one thread, and in no order otherwise. Methods that
+ * run side by side share `state`, and synchronize it themselves, also with save(). The default
+ * group has one thread, or the spawn option max_concurrency. */
 typedef struct trp_concurrency {
     const char *name;
     int threads; /* 1 to 1024 */
@@ -68,7 +72,8 @@ typedef struct trp_actor_type {
     const trp_method *methods; /* ends with { NULL, NULL } */
     /* Constructor, NULL if none. An error is final: the actor is dead, cause NEVER_STARTED. */
     trp_code (*start)(trp_context *ctx, void *state, trp_bytes args, trp_error *err);
-    /* Runs before an orderly end (not before a kill). NULL if none. */
+    /* Runs before an orderly end, trp_stop() or trp_context_exit(), when no method runs any more
+     * (not before a kill). NULL if none. */
     void (*stop)(trp_context *ctx, void *state);
     /* Called on the worker's control thread, also while a method runs: must not block and must
      * only touch what it synchronizes itself. Receives trp_signal()'s bytes. NULL if none. */
@@ -76,8 +81,10 @@ typedef struct trp_actor_type {
     const trp_concurrency *concurrency; /* ends with { NULL, 0 }; NULL = the default group only */
     /* What the next incarnation needs of this one. save() appends it to `saved`; it runs in
      * trp_context_save() and, with the spawn option save_each_call, after every method that
-     * succeeded, before its reply goes out. load() runs after start() in every incarnation for
-     * which something was saved. NULL: nothing is saved. At most 8 MiB, kept by the head. */
+     * succeeded, before its reply goes out (a deferred one's may go out earlier); a call whose
+     * state could not be saved fails and says so. load() runs after start() in every incarnation
+     * for which something was saved; its error is final like the constructor's. Both or none. NULL:
+     * nothing is saved. At most 8 MiB, kept by the head. */
     trp_code (*save)(trp_context *ctx, void *state, trp_buf *saved, trp_error *err);
     trp_code (*load)(trp_context *ctx, void *state, trp_bytes saved, trp_error *err);
     /* This node is going away in deadline_ms (drained, preempted): called once, on the control
@@ -95,9 +102,11 @@ const char *trp_context_name(const trp_context *ctx); /* "" when anonymous; live
 /* Devices held, as in CUDA_VISIBLE_DEVICES, which is always set: "0,1", or "" for none. */
 const char *trp_context_devices(const trp_context *ctx);
 
-/* Ends this actor after the running method has replied; final unless its restart type is ALWAYS. */
+/* Ends this actor after the running methods have replied; calls that wait do not run. Final unless
+ * its restart type is ALWAYS. */
 void trp_context_exit(trp_context *ctx);
-/* True once the caller of the running method has canceled it: a long one may look and return. */
+/* True once the caller of the running method has canceled it: a long one may look and return. Cheap
+ * enough for a loop. */
 bool trp_context_canceled(const trp_context *ctx);
 /* Proof of progress, for actors with a liveness_ms, from any thread of theirs. Costs nothing. */
 void trp_context_beat(trp_context *ctx);
