@@ -18,6 +18,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "actors/proc/head_blobs.h"
 #include "actors/proc/head_list.h"
 #include "actors/proc/head_peers.h"
 #include "actors/proc/head_watch.h"
@@ -27,6 +28,7 @@
 #include "core/base/log.h"
 #include "core/net/clock.h"
 #include "core/net/sock.h"
+#include "core/sys/host.h"
 #include "core/sys/process.h"
 #include "core/sys/session.h"
 #include "core/wire/codec.h"
@@ -41,12 +43,14 @@
 typedef struct head {
     char cluster_id[TRPI_UUID_TEXT];
     char address[160];
+    char host_id[128];
     trpi_net *net;
     trpi_sock *sock;
     trpi_cluster *cluster;
     trpi_actions actions;
     trpi_peers peers;
     trpi_watch watch;
+    trpi_head_blobs *blobs;
     trpi_arena arena; /* of the packet that is being handled */
     trp_buf frame, json;
     trpi_pidfile pidfile;
@@ -68,6 +72,11 @@ static trpi_level level_of(trpi_msg_type type) {
     case TRPI_MSG_EXITED:
     case TRPI_MSG_END:
     case TRPI_MSG_NODE_SHUTDOWN:
+    case TRPI_MSG_DRAIN:
+    case TRPI_MSG_JOB_START:
+    case TRPI_MSG_JOB_STARTED:
+    case TRPI_MSG_JOB_EXITED:
+    case TRPI_MSG_JOB_END:
         return TRPI_INFO;
     default:
         return TRPI_DEBUG;
@@ -134,6 +143,9 @@ static void act(head *h, const trpi_cluster_action *action) {
     case TRPI_ACTION_WATCH_NODE:
     case TRPI_ACTION_WATCH_CLIENT:
         trpi_watch_add(&h->watch, &who, action->pid, action->text);
+        break;
+    case TRPI_ACTION_BLOB:
+        trpi_head_blobs_take(h->blobs, action->peer, &action->msg, trpi_now_ns());
         break;
     case TRPI_ACTION_STOPPED:
         trpi_log(TRPI_INFO, "all_nodes_gone", "cluster=%s", h->cluster_id);
@@ -248,6 +260,7 @@ static void forget_peers(head *h) {
 
 static void tick(head *h) {
     step(h, &(trpi_cluster_event){.kind = TRPI_EVENT_TICK, .now_ns = trpi_now_ns()});
+    trpi_head_blobs_tick(h->blobs, trpi_now_ns());
     forget_peers(h);
     /* A HEAD_SHUTDOWN message has put the machine into its end: the deadline begins here. */
     if (!h->stopping && trpi_cluster_is_stopping(h->cluster)) {
@@ -276,6 +289,32 @@ static void run(head *h) {
     }
 }
 
+/* ---- Files by their content: what their store asks of the rest ---- */
+
+static void send_blob(void *arg, uint64_t peer, const trpi_msg *msg) {
+    send_message(arg, peer, msg);
+}
+
+static uint64_t blob_holder(void *arg, const char *hash, uint64_t job) {
+    const head *h = arg;
+    return trpi_cluster_holder(h->cluster, hash, job);
+}
+
+static bool blob_is_used(void *arg, const char *hash) {
+    const head *h = arg;
+    return trpi_cluster_uses(h->cluster, hash);
+}
+
+static void open_blobs(head *h) {
+    char dir[sizeof(h->pidfile.path) + 16];
+    trpi_head_blobs_calls calls = {
+        .send = send_blob, .holder = blob_holder, .is_used = blob_is_used, .arg = h};
+    const char *slash = strrchr(h->pidfile.path, '/');
+    trpi_format(dir, sizeof(dir), "%.*s/head-files", (int)(slash - h->pidfile.path),
+                h->pidfile.path);
+    h->blobs = trpi_head_blobs_new(dir, &calls);
+}
+
 /* ---- Beginning and end ---- */
 
 static void tell_ready(int fd, const char *line) {
@@ -291,6 +330,8 @@ static void tell_ready(int fd, const char *line) {
 static trpi_cluster_config config_of(const head *h) {
     trpi_cluster_config config = trpi_cluster_config_default();
     config.cluster = h->cluster_id;
+    config.host_id = h->host_id;
+    config.address = strncmp(h->address, "0.0.0.0:", 8) == 0 ? "" : h->address;
     config.seed = trpi_random_u64();
     config.heartbeat_ms = trpi_config(TRPI_CONFIG_HEARTBEAT_MS);
     config.node_timeout_ms = trpi_config(TRPI_CONFIG_NODE_TIMEOUT_MS);
@@ -299,6 +340,8 @@ static trpi_cluster_config config_of(const head *h) {
     config.restart_backoff_ms = trpi_config(TRPI_CONFIG_RESTART_BACKOFF_MS);
     config.restart_backoff_max_ms = trpi_config(TRPI_CONFIG_RESTART_BACKOFF_MAX_MS);
     config.restart_forget_ms = trpi_config(TRPI_CONFIG_RESTART_FORGET_MS);
+    config.reserve_after_ms = trpi_config(TRPI_CONFIG_RESERVE_AFTER_MS);
+    config.saved_bytes_max = trpi_config(TRPI_CONFIG_SAVED_BYTES_MAX);
     config.dead_actors_kept = trpi_config(TRPI_CONFIG_DEAD_ACTORS_KEPT);
     config.tick_ms = TRPI_MAX(TRPI_MIN(config.heartbeat_ms, config.node_timeout_ms / 8) / 4, 1U);
     return config;
@@ -404,11 +447,13 @@ static trp_code open_head(head *h, const trpi_head_options *options, trp_error *
     if (code == TRP_OK) {
         trpi_cluster_config config = config_of(h);
         h->cluster = trpi_cluster_new(&config);
+        open_blobs(h);
     }
     return code;
 }
 
 static void close_head(head *h) {
+    trpi_head_blobs_free(h->blobs);
     trpi_cluster_free(h->cluster);
     trpi_actions_release(&h->actions);
     trpi_peers_release(&h->peers);
@@ -432,6 +477,7 @@ int trpi_head_main(const trpi_head_options *options) {
     char line[1024];
     trpi_log_set_who("head");
     trpi_uuid(h.cluster_id);
+    trpi_host_id(h.host_id, sizeof(h.host_id));
     h.started_ns = trpi_now_ns();
     h.arena.limit = FRAME_ARENA_MAX;
     trp_code code = open_head(&h, options, &err);

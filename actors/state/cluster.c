@@ -1,8 +1,7 @@
-/* cluster.c: the door of the machine, the order of a step, and what all its files need.
+/* cluster.c: the order of a step, and what all files of the machine need.
  *
- * A step: (1) what was waiting for its time, (2) the event, (3) whatever now fits somewhere is
- * placed. The fences are here: a message of a node or client counts only if its peer is the one
- * that this living node or client said hello from. */
+ * A step: (1) what was waiting for its time, (2) the event, (3) what dies because others died, (4)
+ * whatever now fits somewhere is placed. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +13,8 @@ trpi_cluster_config trpi_cluster_config_default(void) {
     return (trpi_cluster_config){
         .cluster = "",
         .version = TROUPE_VERSION,
+        .host_id = "",
+        .address = "",
         .seed = 1,
         .heartbeat_ms = 500,
         .node_timeout_ms = 5000,
@@ -24,6 +25,7 @@ trpi_cluster_config trpi_cluster_config_default(void) {
         .restart_backoff_ms = 100,
         .restart_backoff_max_ms = 10000,
         .restart_forget_ms = 10000,
+        .reserve_after_ms = 5000,
         .actors_max = 100000,
         .dead_actors_kept = 10000,
         .dead_tails_kept = 256,
@@ -37,6 +39,10 @@ trpi_cluster_config trpi_cluster_config_default(void) {
         .kv_bytes_max = (uint64_t)64 << 20,
         .start_bytes_max = (uint64_t)1 << 30,
         .bundles_max = 1000000,
+        .gangs_max = 100000,
+        .links_max = 1000000,
+        .jobs_max = 10000,
+        .saved_bytes_max = (uint64_t)1 << 30,
     };
 }
 
@@ -45,6 +51,8 @@ trpi_cluster *trpi_cluster_new(const trpi_cluster_config *config) {
     c->config = *config;
     c->id = trpi_strdup(config->cluster);
     c->version = trpi_strdup(config->version);
+    c->host_id = trpi_strdup(config->host_id);
+    c->address = trpi_strdup(config->address);
     c->random = config->seed;
     uint64_t late_ns = config->node_timeout_ms * TRPI_NS_PER_MS / 4;
     trpi_membership_init(&c->node_members, config->node_timeout_ms * TRPI_NS_PER_MS, late_ns);
@@ -78,6 +86,9 @@ static void free_actor(void *record) {
 static void free_group(void *record) {
     trpi_group_free(record);
 }
+static void free_gang(void *record) {
+    trpi_gang_free(record);
+}
 
 static void release_recent(trpi_cluster *c) {
     for (size_t i = 0; i < TRPI_RECENT_DEATHS; i++) {
@@ -89,17 +100,22 @@ void trpi_cluster_free(trpi_cluster *c) {
     if (!c) {
         return;
     }
+    trpi_turns_release(c);
     release_records(&c->groups, free_group);
+    release_records(&c->gangs, free_gang);
     release_records(&c->actors, free_actor);
     release_records(&c->clients, free_client);
     release_records(&c->jobs, free_job);
     release_records(&c->nodes, free_node);
-    trpi_table *tables[] = {&c->node_peers, &c->client_peers, &c->dead, &c->stirred, &c->timers};
+    trpi_table *tables[] = {&c->node_peers,   &c->client_peers, &c->dead,         &c->stirred,
+                            &c->mourning,     &c->timers,       &c->doomed,       &c->gangs_due,
+                            &c->pending_jobs, &c->drains,       &c->stopping_jobs};
     for (size_t i = 0; i < TRPI_COUNTOF(tables); i++) {
         trpi_table_release(tables[i]);
     }
     trpi_index_release(&c->uuids);
     trpi_index_release(&c->names);
+    trpi_index_release(&c->group_names);
     trpi_queue_release(&c->waiting);
     trpi_queue_release(&c->waiting_groups);
     trpi_queue_release(&c->lost_groups);
@@ -109,8 +125,11 @@ void trpi_cluster_free(trpi_cluster *c) {
     trpi_resource_names_release(&c->resource_names);
     trpi_kv_release(c);
     release_recent(c);
+    free(c->gone);
     free(c->id);
     free(c->version);
+    free(c->host_id);
+    free(c->address);
     free(c);
 }
 
@@ -156,6 +175,30 @@ const char *trpi_keep(trpi_cluster *c, const char *text) {
     return copy;
 }
 
+trp_bytes trpi_keep_bytes(trpi_cluster *c, trp_bytes bytes) {
+    void *copy = trpi_keep_array(c, bytes.size, 1);
+    if (bytes.size) {
+        memcpy(copy, bytes.data, bytes.size);
+    }
+    return (trp_bytes){copy, bytes.size};
+}
+
+trpi_text *trpi_keep_texts(trpi_cluster *c, const trpi_texts *texts) {
+    trpi_text *list = trpi_keep_array(c, texts->count, sizeof(trpi_text));
+    for (size_t i = 0; i < texts->count; i++) {
+        list[i].value = trpi_keep(c, texts->items[i]);
+    }
+    return list;
+}
+
+trp_bytes trpi_copy_bytes(trp_bytes bytes) {
+    void *copy = trpi_alloc(TRPI_MAX(bytes.size, (size_t)1));
+    if (bytes.size) {
+        memcpy(copy, bytes.data, bytes.size);
+    }
+    return (trp_bytes){copy, bytes.size};
+}
+
 void trpi_post_done(trpi_cluster *c, uint64_t peer, uint64_t request, const trp_error *error) {
     const char *message = error && error->code ? trpi_keep(c, error->message) : "";
     trpi_msg *msg = trpi_post(c, peer, TRPI_MSG_DONE);
@@ -169,11 +212,11 @@ void trpi_ask(trpi_askers *askers, uint64_t client, uint64_t request) {
     askers->items[askers->count++] = (trpi_asker){client, request};
 }
 
-void trpi_answer_all(trpi_cluster *c, trpi_askers *askers) {
+void trpi_answer_all(trpi_cluster *c, trpi_askers *askers, const trp_error *error) {
     for (size_t i = 0; i < askers->count; i++) {
         const trpi_client_rec *client = trpi_table_get(&c->clients, askers->items[i].client);
         if (client) {
-            trpi_post_done(c, client->peer, askers->items[i].request, NULL);
+            trpi_post_done(c, client->peer, askers->items[i].request, error);
         }
     }
     free(askers->items);
@@ -221,195 +264,51 @@ uint64_t trpi_cluster_wake_ns(const trpi_cluster *c) {
     return waits ? TRPI_MIN(due, c->next_tick_ns) : c->next_tick_ns;
 }
 
-/* ---- Dispatch ---- */
-
-static void from_node(trpi_cluster *c, trpi_node_rec *node, const trpi_msg *msg) {
-    (void)trpi_membership_hears(&c->node_members, node->id, node->incarnation, c->now_ns);
-    switch (msg->type) {
-    case TRPI_MSG_STARTED:
-        trpi_actor_started(c, node, &msg->started);
-        break;
-    case TRPI_MSG_EXITED:
-        trpi_actor_exited(c, node, &msg->exited);
-        break;
-    case TRPI_MSG_NODE_BYE:
-        trpi_node_bye(c, node, &msg->node_bye);
-        break;
-    case TRPI_MSG_PID_GONE: {
-        trpi_client_rec *client = trpi_table_get(&c->clients, msg->pid_gone.client);
-        if (client) {
-            trpi_client_end(c, client, "its process ended");
-        }
-        break;
-    }
-    case TRPI_MSG_LOG_LINES:
-        trpi_log_lines(c, &msg->log_lines);
-        break;
-    case TRPI_MSG_LOGS_DATA:
-        trpi_logs_data(c, node, &msg->logs_data);
-        break;
-    default:
-        c->stale++;
-    }
-}
-
-static void shutdown_asked(trpi_cluster *c, trpi_client_rec *client,
-                           const trpi_msg_head_shutdown *msg) {
-    trp_error error = {0};
-    if (strcmp(msg->cluster, c->id) != 0) {
-        (void)trpi_fail(&error, TRP_EINVALID, "this head serves cluster %s, not %.64s", c->id,
-                        msg->cluster);
-    }
-    trpi_post_done(c, client->peer, msg->request, &error);
-    if (error.code == TRP_OK) {
-        trpi_nodes_shutdown(c, "troupe stop");
-    }
-}
-
-static void from_client(trpi_cluster *c, trpi_client_rec *client, const trpi_msg *msg) {
-    (void)trpi_membership_hears(&c->client_members, client->id, 1, c->now_ns);
-    switch (msg->type) {
-    case TRPI_MSG_CLIENT_BYE:
-        trpi_client_bye(c, client, &msg->client_bye);
-        break;
-    case TRPI_MSG_SPAWN:
-        trpi_actor_spawn(c, client, &msg->spawn);
-        break;
-    case TRPI_MSG_LOOKUP:
-        trpi_actor_lookup(c, client, &msg->lookup);
-        break;
-    case TRPI_MSG_SUBSCRIBE:
-        trpi_actor_subscribe(c, client, &msg->subscribe);
-        break;
-    case TRPI_MSG_KILL:
-        trpi_actor_kill(c, client, &msg->kill);
-        break;
-    case TRPI_MSG_SIGNAL:
-        trpi_actor_signal(c, &msg->signal);
-        break;
-    case TRPI_MSG_GROUP_CREATE:
-        trpi_group_create(c, client, &msg->group_create);
-        break;
-    case TRPI_MSG_GROUP_WATCH:
-        trpi_group_watch(c, client, &msg->group_watch);
-        break;
-    case TRPI_MSG_GROUP_REMOVE:
-        trpi_group_remove(c, client, &msg->group_remove);
-        break;
-    case TRPI_MSG_KV_PUT:
-        trpi_kv_put(c, client, &msg->kv_put);
-        break;
-    case TRPI_MSG_KV_GET:
-        trpi_kv_get(c, client, &msg->kv_get);
-        break;
-    case TRPI_MSG_LIST_QUERY: {
-        const char *what = trpi_keep(c, msg->list_query.what);
-        trpi_cluster_action *action = trpi_act(c, TRPI_ACTION_LIST);
-        action->peer = client->peer;
-        action->request = msg->list_query.request;
-        action->text = what;
-        break;
-    }
-    case TRPI_MSG_LOGS_QUERY:
-        trpi_logs_query(c, client, &msg->logs_query);
-        break;
-    case TRPI_MSG_HEAD_SHUTDOWN:
-        shutdown_asked(c, client, &msg->head_shutdown);
-        break;
-    default:
-        c->stale++;
-    }
-}
-
-bool trpi_cluster_is_request(trpi_msg_type type) {
-    switch (type) {
-    case TRPI_MSG_CLIENT_BYE:
-    case TRPI_MSG_SPAWN:
-    case TRPI_MSG_LOOKUP:
-    case TRPI_MSG_KILL:
-    case TRPI_MSG_GROUP_CREATE:
-    case TRPI_MSG_GROUP_WATCH:
-    case TRPI_MSG_GROUP_REMOVE:
-    case TRPI_MSG_KV_PUT:
-    case TRPI_MSG_KV_GET:
-    case TRPI_MSG_LIST_QUERY:
-    case TRPI_MSG_LOGS_QUERY:
-    case TRPI_MSG_HEAD_SHUTDOWN:
-        return true;
-    default:
-        return false;
-    }
-}
-
-/* The number of a request that has one, so that a stranger's can be refused by it. */
-static uint64_t request_of(const trpi_msg *msg) {
-    return trpi_cluster_is_request(msg->type) ? msg->spawn.request
-                                              : 0; /* first field of them all */
-}
-
-static void from_stranger(trpi_cluster *c, uint64_t peer, const trpi_msg *msg) {
-    c->stale++;
-    if (request_of(msg) != 0) {
-        trp_error error;
-        (void)trpi_fail(&error, TRP_EDISCONNECTED,
-                        "the head does not know this process (any more): it was silent for longer "
-                        "than CLIENT_TIMEOUT_MS, or never said hello");
-        trpi_post_done(c, peer, request_of(msg), &error);
-    }
-}
-
-static void message(trpi_cluster *c, uint64_t peer, const trpi_msg *msg) {
-    trpi_node_rec *node = trpi_table_get(&c->node_peers, peer);
-    trpi_client_rec *client = trpi_table_get(&c->client_peers, peer);
-    if (msg->type == TRPI_MSG_HEARTBEAT) {
-        if (msg->heartbeat.node) {
-            trpi_node_heartbeat(c, peer, &msg->heartbeat);
-        } else {
-            trpi_client_heartbeat(c, peer, &msg->heartbeat);
-        }
-    } else if (msg->type == TRPI_MSG_NODE_HELLO && !client) {
-        trpi_node_hello(c, peer, &msg->node_hello);
-    } else if (msg->type == TRPI_MSG_CLIENT_HELLO && !node) {
-        trpi_client_hello(c, peer, &msg->client_hello);
-    } else if (node) {
-        from_node(c, node, msg);
-    } else if (client) {
-        from_client(c, client, msg);
-    } else {
-        from_stranger(c, peer, msg);
-    }
-}
+/* ---- Steps ---- */
 
 static void tick(trpi_cluster *c) {
     c->next_tick_ns = c->now_ns + c->config.tick_ms * TRPI_NS_PER_MS;
     trpi_nodes_tick(c);
     trpi_clients_tick(c);
+    trpi_drain_tick(c);
+    trpi_jobs_tick(c);
+    trpi_turns_tick(c);
+    trpi_stores_tell(c);
 }
 
 static void node_gone(trpi_cluster *c, const trpi_cluster_event *event) {
     trpi_node_rec *node = trpi_table_get(&c->nodes, event->id);
     if (node && node->living && node->incarnation == event->incarnation) {
-        trpi_node_dead(c, node, false, event->reason);
+        trpi_node_dead(c, node, TRPI_NODE_LOST, event->reason);
     }
 }
 
 static void client_gone(trpi_cluster *c, const trpi_cluster_event *event) {
     trpi_client_rec *client = trpi_table_get(&c->clients, event->id);
     if (client) {
-        trpi_client_end(c, client, event->reason);
+        trpi_client_end(c, client, false, event->reason);
     }
 }
 
-static void place_what_waits(trpi_cluster *c) {
-    if (c->stopping) {
-        return;
+/* Deaths that follow from deaths, until there are no more. */
+static void settle_ties(trpi_cluster *c) {
+    while (trpi_links_kill(c) || trpi_gangs_tell(c)) {
     }
-    if (c->sched.fresh.count) {
+}
+
+/* Who gets its place may have had room kept free elsewhere, which is others' now. */
+static void place_what_waits(trpi_cluster *c) {
+    while (!c->stopping && c->sched.fresh.count) {
+        c->turns.released = false;
         trpi_groups_place(c);
         trpi_actors_place(c);
-        trpi_sched_settle(&c->sched);
+        if (!c->turns.released) {
+            trpi_sched_settle(&c->sched);
+        }
     }
-    trpi_groups_place_actors(c);
+    if (!c->stopping) {
+        trpi_groups_place_actors(c);
+    }
 }
 
 static void stop_when_empty(trpi_cluster *c) {
@@ -429,7 +328,7 @@ void trpi_cluster_step(trpi_cluster *c, const trpi_cluster_event *event, trpi_ac
     run_timers(c);
     switch (event->kind) {
     case TRPI_EVENT_MESSAGE:
-        message(c, event->peer, event->msg);
+        trpi_door_message(c, event->peer, event->msg);
         break;
     case TRPI_EVENT_TICK:
         tick(c);
@@ -444,6 +343,7 @@ void trpi_cluster_step(trpi_cluster *c, const trpi_cluster_event *event, trpi_ac
         trpi_nodes_shutdown(c, event->reason);
         break;
     }
+    settle_ties(c);
     place_what_waits(c);
     stop_when_empty(c);
     c->out = NULL;

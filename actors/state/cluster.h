@@ -2,15 +2,17 @@
  * knows no clock, socket, file, lock, log or float, so the same events give the same actions.
  *
  *   peer --message--> [ fence: who says this, in which incarnation? ] --> nodes | clients | actors
- * | groups | kv --> [ place what waits ] --> actions
+ * | groups | gangs | jobs | kv --> [ links and gangs ] --> [ place what waits ] --> actions
  *
  * A peer is a number that the shell gives to whoever sends; it stays with the sender as long as
  * trpi_cluster_knows() says so. Nodes and clients are numbered here, from 1, never reused.
  *
- * Files: cluster.c (door, order of a step), cluster_nodes.c, cluster_clients.c, cluster_actors.c
- * (requests about actors), cluster_lives.c (what happens to them), cluster_groups.c, cluster_kv.c,
- * cluster_logs.c, cluster_texts.c (what users read), cluster_check.c (what must hold),
- * cluster_views.c (rows for display). */
+ * Files: cluster.c (order of a step), cluster_door.c (fences, who handles what), cluster_nodes.c,
+ * cluster_drain.c, cluster_clients.c, cluster_jobs.c, cluster_spawn.c, cluster_actors.c (requests
+ * about actors), cluster_start.c (they find a place), cluster_lives.c (they run and die),
+ * cluster_links.c, cluster_gangs.c, cluster_saves.c, cluster_groups.c, cluster_turns.c (who gets
+ * room kept free), cluster_names.c, cluster_stores.c, cluster_kv.c, cluster_logs.c, cluster_texts.c
+ * (what users read), cluster_check.c (what must hold), cluster_views.c (rows for display). */
 #ifndef TRPI_CLUSTER_H
 #define TRPI_CLUSTER_H
 
@@ -24,19 +26,24 @@ typedef struct trpi_cluster trpi_cluster;
 typedef struct trpi_cluster_config { /* all must be set; trpi_cluster_config_default() does */
     const char *cluster;             /* id, copied */
     const char *version;             /* what a hello must say, copied */
-    uint64_t seed;                   /* for jitter */
+    const char *host_id;             /* of the head's own host, copied; "" = unknown */
+    const char *address; /* told to submitted jobs, copied; "" = as their node knows it */
+    uint64_t seed;       /* for jitter */
     uint64_t heartbeat_ms, node_timeout_ms, client_timeout_ms;
     uint64_t tick_ms;       /* a TICK is due this often; one that is late by more than a quarter of
                                the node timeout means that nobody listened (TILT) */
     uint64_t end_repeat_ms; /* an END without EXITED is said again after this */
     uint64_t start_timeout_ms, restart_backoff_ms; /* when a spawn says 0 */
     uint64_t restart_backoff_max_ms, restart_forget_ms;
+    uint64_t reserve_after_ms; /* who has waited for so long has room kept free; 0 = never */
     /* Bounds. Beyond them: a request is refused with TRP_EBUSY, of the dead the oldest is
      * forgotten. */
     uint64_t actors_max, dead_actors_kept, dead_tails_kept, nodes_max, dead_nodes_kept, clients_max,
         jobs_kept, groups_max, subscriptions_max, kv_entries_max, kv_bytes_max;
     uint64_t start_bytes_max; /* arguments and environments of all actors, kept for restarts */
     uint64_t bundles_max;     /* of all groups together */
+    uint64_t gangs_max, links_max, jobs_max /* submitted, under way */;
+    uint64_t saved_bytes_max; /* saved states of all actors */
 } trpi_cluster_config;
 
 trpi_cluster_config trpi_cluster_config_default(void);
@@ -70,7 +77,8 @@ typedef enum trpi_cluster_action_kind {
     TRPI_ACTION_WATCH_NODE, /* id, incarnation, pid, text = host id: if it is on this host, watch it
                              */
     TRPI_ACTION_WATCH_CLIENT, /* id, pid, text = host id: likewise */
-    TRPI_ACTION_STOPPED       /* shutting down, and all nodes have said goodbye */
+    TRPI_ACTION_BLOB, /* peer, id = client (0: a node), msg: BLOB_PUT or BLOB_GET, to be answered */
+    TRPI_ACTION_STOPPED /* shutting down, and all nodes have said goodbye */
 } trpi_cluster_action_kind;
 
 typedef struct trpi_cluster_action {
@@ -99,6 +107,10 @@ bool trpi_cluster_is_request(trpi_msg_type type);
 /* Whether a node or client is behind this peer: if not, the shell may forget it after the step. */
 bool trpi_cluster_knows(const trpi_cluster *cluster, uint64_t peer);
 bool trpi_cluster_is_stopping(const trpi_cluster *cluster);
+/* Files by the hash of their content: the peer of a driver whose hello named this one, that of
+ * `job` before others (0 = none), and whether a driver, job or actor that lives may need it. */
+uint64_t trpi_cluster_holder(const trpi_cluster *cluster, const char *hash, uint64_t job);
+bool trpi_cluster_uses(const trpi_cluster *cluster, const char *hash);
 /* When the next event of time is due at the latest: a tick, or something that waits for its time.
  */
 uint64_t trpi_cluster_wake_ns(const trpi_cluster *cluster);
@@ -123,6 +135,14 @@ typedef struct trpi_node_view {
     int64_t pid;
     uint64_t heard_ns, since_ns; /* registered or died */
     uint64_t actors;
+    bool draining;
+    const char *drain_reason;
+    uint64_t drain_left_ms; /* until what is still there is killed */
+    const char *store_path;
+    const trpi_msg_node_stats *stats; /* what it last said, NULL = nothing yet */
+    uint64_t stats_ns;                /* when */
+    const char *const *labels;        /* "k=v", in order */
+    size_t label_count;
 } trpi_node_view;
 bool trpi_cluster_next_node(const trpi_cluster *cluster, uint64_t *id, trpi_node_view *ret_view);
 /* Resources of a node (0 = of all living nodes together) by position; false at the end. */
@@ -130,11 +150,14 @@ bool trpi_cluster_resource_at(const trpi_cluster *cluster, uint64_t node, size_t
                               trpi_resource_view *ret_view);
 
 typedef struct trpi_actor_view {
-    uint64_t id, incarnation, job, node, group, owner;
+    uint64_t id, incarnation, job, node, group, gang, owner;
     trp_actor_phase phase;
     const char *type, *name, *namespace_name;
-    bool detached;
+    bool detached, exclusive, draining; /* draining: its node is going away */
     int64_t pid, restarts, restarts_max, bundle;
+    int64_t restarts_counted; /* against restarts_max */
+    uint64_t links, saved_bytes;
+    char labels[128];        /* that its node must have; "" = any */
     const trpi_death *death; /* the last one, NULL if none */
     char resources[192];
     char devices[128];
@@ -155,11 +178,34 @@ bool trpi_cluster_next_group(const trpi_cluster *cluster, uint64_t *id, trpi_gro
 uint64_t trpi_cluster_bundle_node(const trpi_cluster *cluster, uint64_t group, size_t bundle,
                                   char *resources, size_t size);
 
+typedef struct trpi_gang_view {
+    uint64_t id, owner, job;
+    const char *name, *policy; /* "END" */
+    const char *reason;        /* why it is over or restarts; "" */
+    bool detached, restarting, over;
+    int64_t restarts, restarts_max;
+    uint64_t members, running;
+} trpi_gang_view;
+bool trpi_cluster_next_gang(const trpi_cluster *cluster, uint64_t *id, trpi_gang_view *ret_view);
+
+typedef enum trpi_job_state { /* of a driver that nobody submitted: RUNNING and then an end */
+                              TRPI_JOB_PENDING, /* submitted, and no node yet */
+                              TRPI_JOB_RUNNING,
+                              TRPI_JOB_SUCCEEDED, /* exit code 0; or its driver said goodbye */
+                              TRPI_JOB_FAILED,
+                              TRPI_JOB_STOPPED
+} trpi_job_state;
+const char *trpi_job_state_name(trpi_job_state state); /* "RUNNING" */
+
 typedef struct trpi_job_view {
-    uint64_t id, client;
+    uint64_t id, client, node; /* node: that runs or ran it; 0 for one that was not submitted */
     const char *name, *namespace_name, *exe, *reason; /* of its end */
+    trpi_job_state state;
+    bool submitted, stopping;
+    const char *const *argv; /* of one that was submitted */
+    size_t argv_count;
     int64_t pid;
-    bool running;
+    bool running;                          /* state PENDING or RUNNING */
     uint64_t started_ns, ended_ns, actors; /* actors that are not dead */
 } trpi_job_view;
 bool trpi_cluster_next_job(const trpi_cluster *cluster, uint64_t *id, trpi_job_view *ret_view);
@@ -168,6 +214,7 @@ typedef struct trpi_demand_view { /* requests of one shape that wait */
     uint64_t count, first;        /* first: the actor's or group's id */
     bool is_group, infeasible;
     char resources[192];
+    char labels[128]; /* that its node must have; "" = any */
     char why[256];
 } trpi_demand_view;
 bool trpi_cluster_next_demand(const trpi_cluster *cluster, bool groups, uint64_t *ticket,
@@ -188,6 +235,9 @@ void trpi_cluster_count_phases(const trpi_cluster *cluster, uint64_t ret_counts[
 typedef struct trpi_cluster_counts {
     uint64_t steps, stale; /* messages dropped by the fences */
     uint64_t tilts, clients, subscriptions, kv_entries, kv_bytes;
+    uint64_t start_bytes, saved_bytes, links;
+    uint64_t turns;        /* who waits with room kept free for them */
+    uint64_t memory_kills; /* as the living nodes tell, since they started */
 } trpi_cluster_counts;
 trpi_cluster_counts trpi_cluster_get_counts(const trpi_cluster *cluster);
 

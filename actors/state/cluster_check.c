@@ -1,12 +1,9 @@
 /* cluster_check.c: what must hold after every step, as cluster_parts.h lists it. Asked by the
- * simulator and the tests; walks everything. */
+ * simulator and the tests; walks everything. What ties actors together is in cluster_check_ties.c.
+ */
 #include <string.h>
 
 #include "actors/state/cluster_parts.h"
-
-static bool holds_process(const trpi_actor_rec *actor) {
-    return actor->place == TRPI_STARTING || actor->place == TRPI_RUNNING;
-}
 
 /* ---- Resources: what is used of a node is the sum of what is granted from it ---- */
 
@@ -43,6 +40,9 @@ static const char *check_node(const trpi_cluster *c, const trpi_node_rec *node) 
     if (!pool || trpi_table_get(&c->node_peers, node->peer) != node) {
         return "a living node has no pool or no peer";
     }
+    if (pool->closed != node->draining) {
+        return "a node that is drained is not closed";
+    }
     for (size_t i = 0; i < pool->pool.share_count; i++) {
         const trpi_share *share = &pool->pool.shares[i];
         int64_t used = granted_by_actors(c, node, share->resource) +
@@ -78,17 +78,24 @@ static const char *check_place(const trpi_cluster *c, const trpi_actor_rec *acto
     const trpi_group_rec *group = trpi_table_get(&c->groups, actor->group);
     bool queued = trpi_queue_has(&c->waiting, actor->id);
     bool in_group = group && trpi_queue_has(&group->waiting, actor->id);
-    if (holds_process(actor) != actor->grant.held) {
+    if (trpi_actor_has_process(actor) != actor->grant.held) {
         return "a grant is held exactly while there is a process";
     }
-    if (holds_process(actor) &&
+    if (trpi_actor_has_process(actor) &&
         (!node || !node->living || trpi_table_get(&node->actors, actor->id) != actor)) {
         return "an actor with a process is not known to its living node";
     }
-    if (!holds_process(actor) && (actor->node || actor->workers.count || actor->end_cause)) {
+    if (!trpi_actor_has_process(actor) &&
+        (actor->node || actor->workers.count || actor->end_cause)) {
         return "an actor without process has a node, workers or an END";
     }
-    if (actor->killers.count && !actor->end_cause) {
+    if (!actor->end_cause && (actor->end_graceful || actor->end_deadline_ns)) {
+        return "an END that is not under way has a deadline";
+    }
+    if (trpi_actor_has_process(actor) && actor->lease_ns > c->now_ns) {
+        return "an exclusive actor runs before the lease of the one before is out";
+    }
+    if ((actor->killers.count || actor->stoppers.count) && !actor->end_cause) {
         return "someone waits for the end of an actor that nobody ends";
     }
     if (queued != (actor->place == TRPI_QUEUED) || in_group != (actor->place == TRPI_IN_GROUP)) {
@@ -111,8 +118,9 @@ static const char *check_phase(const trpi_actor_rec *actor) {
         (!actor->death || !actor->death->is_final || actor->death->cause == TRP_CAUSE_NONE)) {
         return "a dead actor without a final cause";
     }
-    if (dead && (actor->killers.count || actor->subscribers.count || actor->named)) {
-        return "a dead actor keeps someone waiting, or its name";
+    if (dead && (actor->killers.count || actor->stoppers.count || actor->subscribers.count ||
+                 actor->named || actor->has_saved)) {
+        return "a dead actor keeps someone waiting, its name or its state";
     }
     return trpi_life_check(&actor->life);
 }
@@ -135,6 +143,15 @@ static bool long_dead(const trpi_cluster *c, const trpi_actor_rec *actor) {
     return actor->place == TRPI_NOWHERE && actor->dead_number + 16 < c->last_dead;
 }
 
+static uint64_t bytes_of_jobs(const trpi_cluster *c) {
+    const trpi_job_rec *job;
+    uint64_t id = 0, bytes = 0;
+    while ((job = trpi_table_next(&c->jobs, &id)) != NULL) {
+        bytes += job->start_bytes;
+    }
+    return bytes;
+}
+
 static const char *check_actors(const trpi_cluster *c, uint64_t *ret_named, uint64_t *ret_subs) {
     const trpi_actor_rec *actor;
     uint64_t id = 0, living = 0, start_bytes = 0;
@@ -153,6 +170,7 @@ static const char *check_actors(const trpi_cluster *c, uint64_t *ret_named, uint
         *ret_subs += actor->subscribers.count;
         start_bytes += actor->start_bytes;
     }
+    start_bytes += bytes_of_jobs(c);
     if (start_bytes != c->start_bytes) {
         return "what actors keep for their starts does not add up";
     }
@@ -161,12 +179,12 @@ static const char *check_actors(const trpi_cluster *c, uint64_t *ret_named, uint
                : "living and dead actors do not add up";
 }
 
-/* Of each shape the first in line fits nowhere. */
+/* Of each shape the first in line fits nowhere, but on room that is kept for another. */
 static const char *check_waiting(const trpi_cluster *c) {
     uint64_t ticket = 0, id;
     while (!c->stopping && (id = trpi_queue_next(&c->waiting, &ticket, NULL)) != 0) {
         const trpi_actor_rec *actor = trpi_table_get(&c->actors, id);
-        trpi_wish wish = {.request = &actor->request, .only = actor->only_node};
+        trpi_wish wish = trpi_actor_wish(c, actor);
         if (trpi_sched_pick(&c->sched, &wish)) {
             return "an actor waits though it fits";
         }
@@ -177,7 +195,7 @@ static const char *check_waiting(const trpi_cluster *c) {
 static const char *check_waiting_in(const trpi_cluster *c, const trpi_group_rec *group) {
     uint64_t ticket = 0, id;
     while (!c->stopping && (id = trpi_queue_next(&group->waiting, &ticket, NULL)) != 0) {
-        if (trpi_group_room(group, trpi_table_get(&c->actors, id)) >= 0) {
+        if (trpi_group_room(c, group, trpi_table_get(&c->actors, id)) >= 0) {
             return "an actor waits though its bundle has room";
         }
     }
@@ -193,8 +211,12 @@ static const char *check_bundle(const trpi_cluster *c, const trpi_group_rec *gro
         seat->grant.held != (bundle->pool.shares != NULL)) {
         return "a bundle has a node, a grant or a pool, but not all of them";
     }
-    if (seat->node && !trpi_sched_node_of(&c->sched, seat->node)) {
+    const trpi_sched_node *node = trpi_sched_node_of(&c->sched, seat->node);
+    if (seat->node && !node) {
         return "a bundle is on a dead node";
+    }
+    if (node && node->closed && bundle->users == 0) {
+        return "a bundle that nobody uses stays on a node that is drained";
     }
     const char *broken = trpi_pool_check(&bundle->pool);
     if (broken) {
@@ -217,6 +239,9 @@ static const char *check_group(const trpi_cluster *c, const trpi_group_rec *grou
     }
     bool queued = trpi_queue_has(&c->waiting_groups, group->id);
     bool lost = trpi_queue_has(&c->lost_groups, group->id);
+    if (group->named == (group->removing || !group->name[0])) {
+        return "a group has no name, or one too long";
+    }
     if (group->removing) {
         return queued || lost || group->actors.count == 0 ? "a group does not disappear" : NULL;
     }
@@ -247,9 +272,10 @@ static const char *check_strict(const trpi_group_rec *group) {
 
 static const char *check_groups(const trpi_cluster *c) {
     const trpi_group_rec *group;
-    uint64_t id = 0, bundles = 0;
+    uint64_t id = 0, bundles = 0, names = 0;
     while ((group = trpi_table_next(&c->groups, &id)) != NULL) {
         bundles += group->bundle_count;
+        names += group->named;
         const char *broken = check_group(c, group);
         broken = broken ? broken : check_strict(group);
         broken = broken ? broken : trpi_queue_check(&group->waiting);
@@ -258,7 +284,7 @@ static const char *check_groups(const trpi_cluster *c) {
             return broken;
         }
     }
-    return bundles == c->bundles ? NULL : "bundles do not add up";
+    return bundles == c->bundles && names == c->group_names.count ? NULL : "bundles do not add up";
 }
 
 /* ---- Clients ---- */
@@ -271,8 +297,8 @@ static const char *check_clients(const trpi_cluster *c, uint64_t *ret_subs) {
             return "a client has no peer";
         }
         const trpi_actor_rec *actor = trpi_table_get(&c->actors, client->actor);
-        if (client->kind == TRPI_WORKER &&
-            (!actor || !holds_process(actor) || actor->life.incarnation != client->incarnation)) {
+        if (client->kind == TRPI_WORKER && (!actor || !trpi_actor_has_process(actor) ||
+                                            actor->life.incarnation != client->incarnation)) {
             return "a worker client outlives its incarnation";
         }
         *ret_subs += client->subscriptions.count;
@@ -293,6 +319,7 @@ const char *trpi_cluster_check(const trpi_cluster *c) {
     broken = broken ? broken : check_groups(c);
     broken = broken ? broken : check_clients(c, &by_clients);
     broken = broken ? broken : check_waiting(c);
+    broken = broken ? broken : trpi_check_ties(c);
     if (!broken && (by_actors != c->subscriptions || by_clients != c->subscriptions)) {
         broken = "subscriptions are not the same on both sides";
     }

@@ -1,9 +1,7 @@
-/* cluster_clients.c: drivers, workers as callers, and tools; jobs; and what ends with its owner.
+/* cluster_clients.c: drivers, workers as callers, and tools; and what ends with its owner.
  *
  * What holds: a client is in the table as long as it lives, with a peer. A driver has a job of its
- * own; a worker belongs to the job of its actor, to one incarnation of it, and ends with that. A
- * job's record stays while its driver lives or actors and groups of it do, and some time after, for
- * display. */
+ * own; a worker belongs to the job of its actor, to one incarnation of it, and ends with that. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,17 +12,10 @@ void trpi_client_free(trpi_client_rec *client) {
     free(client->host_id);
     trpi_table_release(&client->actors);
     trpi_table_release(&client->groups);
+    trpi_table_release(&client->gangs);
     trpi_table_release(&client->subscriptions);
     trpi_table_release(&client->watches);
     free(client);
-}
-
-void trpi_job_free(trpi_job_rec *job) {
-    char *texts[] = {job->name, job->namespace_name, job->exe, job->cwd, job->reason};
-    for (size_t i = 0; i < TRPI_COUNTOF(texts); i++) {
-        free(texts[i]);
-    }
-    free(job);
 }
 
 /* ---- Watching: a node on the driver's host learns of its death at once ---- */
@@ -82,23 +73,6 @@ static void welcome(trpi_cluster *c, const trpi_client_rec *client) {
     msg->client_welcome.heartbeat_ms = c->config.heartbeat_ms;
 }
 
-static trpi_job_rec *new_job(trpi_cluster *c, const trpi_msg_client_hello *msg, uint64_t client) {
-    trpi_job_rec *job = trpi_alloc(sizeof(*job));
-    job->id = ++c->last_job;
-    job->client = client;
-    job->name = trpi_strdup(msg->job);
-    job->exe = trpi_strdup(msg->exe);
-    job->cwd = trpi_strdup(msg->cwd);
-    job->reason = trpi_strdup("");
-    job->pid = msg->pid;
-    job->started_ns = c->now_ns;
-    char own[64];
-    trpi_format(own, sizeof(own), "job-%" PRIu64, job->id);
-    job->namespace_name = trpi_strdup(msg->namespace_name[0] ? msg->namespace_name : own);
-    trpi_table_put(&c->jobs, job->id, job);
-    return job;
-}
-
 static trp_code kind_of(const trpi_msg_client_hello *msg, trpi_client_kind *ret_kind,
                         trp_error *err) {
     static const char *const kinds[] = {"driver", "worker", "tool"}; /* as trpi_client_kind */
@@ -127,6 +101,23 @@ static trp_code actor_of_worker(trpi_cluster *c, const trpi_msg_client_hello *ms
     return TRP_OK;
 }
 
+static trp_code check_texts(const trpi_msg_client_hello *msg, trp_error *err) {
+    const struct {
+        const char *text;
+        size_t max;
+    } texts[] = {{msg->job, TRPI_TEXT_MAX},     {msg->namespace_name, TRPI_TEXT_MAX},
+                 {msg->host_id, TRPI_TEXT_MAX}, {msg->exe_hash, TRPI_TEXT_MAX},
+                 {msg->package, TRPI_TEXT_MAX}, {msg->exe, TRPI_PATH_TEXT_MAX},
+                 {msg->cwd, TRPI_PATH_TEXT_MAX}};
+    for (size_t i = 0; i < TRPI_COUNTOF(texts); i++) {
+        if (strlen(texts[i].text) > texts[i].max) {
+            return trpi_fail(err, TRP_EINVALID, "\"%.32s...\" is longer than %zu bytes",
+                             texts[i].text, texts[i].max);
+        }
+    }
+    return TRP_OK;
+}
+
 static trp_code check_hello(trpi_cluster *c, const trpi_msg_client_hello *msg,
                             trpi_client_kind *ret_kind, trpi_actor_rec **ret_actor,
                             trp_error *err) {
@@ -145,20 +136,18 @@ static trp_code check_hello(trpi_cluster *c, const trpi_msg_client_hello *msg,
         return trpi_fail(err, TRP_EBUSY, "the head serves %zu clients, its limit",
                          c->clients.count);
     }
-    const char *texts[] = {msg->job, msg->namespace_name, msg->host_id};
-    for (size_t i = 0; i < TRPI_COUNTOF(texts); i++) {
-        if (strlen(texts[i]) > TRPI_TEXT_MAX) {
-            return trpi_fail(err, TRP_EINVALID, "\"%.32s...\" is longer than %d bytes", texts[i],
-                             TRPI_TEXT_MAX);
-        }
+    trp_code code_of_texts = check_texts(msg, err);
+    if (code_of_texts != TRP_OK) {
+        return code_of_texts;
     }
     return *ret_kind == TRPI_WORKER ? actor_of_worker(c, msg, ret_actor, err) : TRP_OK;
 }
 
+/* Takes *env. */
 static void join_job(trpi_cluster *c, trpi_client_rec *client, const trpi_msg_client_hello *msg,
-                     trpi_actor_rec *actor) {
+                     trpi_actor_rec *actor, trpi_texts *env) {
     if (client->kind == TRPI_DRIVER) {
-        client->job = new_job(c, msg, client->id)->id;
+        client->job = trpi_job_of_driver(c, msg, client->id, env)->id;
         find_watcher(c, client);
         const char *host_id = trpi_keep(c, client->host_id);
         trpi_cluster_action *watch = trpi_act(c, TRPI_ACTION_WATCH_CLIENT);
@@ -173,16 +162,35 @@ static void join_job(trpi_cluster *c, trpi_client_rec *client, const trpi_msg_cl
     }
 }
 
+/* What a driver wants all its workers to have. */
+static trp_code parse_env(const trpi_cluster *c, const trpi_msg_client_hello *msg,
+                          trpi_client_kind kind, trpi_texts *ret_env, trp_error *err) {
+    if (kind != TRPI_DRIVER) {
+        return TRP_OK;
+    }
+    trp_code code = trpi_env_parse(msg->env, msg->env_count, ret_env, err);
+    if (code == TRP_OK && trpi_texts_bytes(ret_env) > c->config.start_bytes_max - c->start_bytes) {
+        trpi_texts_release(ret_env);
+        return trpi_fail(err, TRP_EBUSY,
+                         "the head keeps %" PRIu64 " bytes of arguments and environments, of at "
+                         "most %" PRIu64,
+                         c->start_bytes, c->config.start_bytes_max);
+    }
+    return code;
+}
+
 void trpi_client_hello(trpi_cluster *c, uint64_t peer, const trpi_msg_client_hello *msg) {
     trpi_client_rec *client = trpi_table_get(&c->client_peers, peer);
     trpi_client_kind kind = TRPI_TOOL;
     trpi_actor_rec *actor = NULL;
+    trpi_texts env = {0};
     trp_error error;
     if (client) {
         welcome(c, client); /* said twice; the first welcome may be under way */
         return;
     }
-    if (check_hello(c, msg, &kind, &actor, &error) != TRP_OK) {
+    if (check_hello(c, msg, &kind, &actor, &error) != TRP_OK ||
+        parse_env(c, msg, kind, &env, &error) != TRP_OK) {
         trpi_post_done(c, peer, 0, &error);
         return;
     }
@@ -198,7 +206,7 @@ void trpi_client_hello(trpi_cluster *c, uint64_t peer, const trpi_msg_client_hel
     if (kind != TRPI_WORKER) { /* a worker ends with its incarnation, not by silence */
         (void)trpi_membership_join(&c->client_members, client->id, c->now_ns);
     }
-    join_job(c, client, msg, actor);
+    join_job(c, client, msg, actor, &env);
     welcome(c, client);
 }
 
@@ -231,11 +239,17 @@ static void drop_subscriptions(trpi_cluster *c, trpi_client_rec *client) {
 
 static void end_owned(trpi_cluster *c, trpi_client_rec *client, const char *reason) {
     trpi_actor_rec *actor;
+    trpi_gang_rec *gang;
     trpi_group_rec *group;
     uint64_t id = 0;
     while ((actor = trpi_table_next(&client->actors, &id)) != NULL) {
         actor->owner = 0;
-        trpi_actor_end(c, actor, TRP_CAUSE_OWNER_DIED, reason, false);
+        trpi_actor_end(c, actor, TRP_CAUSE_OWNER_DIED, reason, false, 0);
+    }
+    id = 0;
+    while ((gang = trpi_table_next(&client->gangs, &id)) != NULL) {
+        gang->owner = 0;
+        trpi_gang_end(c, gang, TRP_CAUSE_OWNER_DIED, reason);
     }
     id = 0;
     while ((group = trpi_table_next(&client->groups, &id)) != NULL) {
@@ -244,29 +258,7 @@ static void end_owned(trpi_cluster *c, trpi_client_rec *client, const char *reas
     }
 }
 
-/* Forgets the oldest finished job when too many are kept. */
-static void forget_jobs(trpi_cluster *c) {
-    trpi_job_rec *job;
-    uint64_t id = 0;
-    while (c->jobs.count > c->config.jobs_kept && (job = trpi_table_next(&c->jobs, &id)) != NULL) {
-        if (!job->client && !job->actors && !job->groups) {
-            trpi_table_remove(&c->jobs, id);
-            trpi_job_free(job);
-        }
-    }
-}
-
-static void end_job(trpi_cluster *c, trpi_client_rec *client, const char *reason) {
-    trpi_job_rec *job = trpi_table_get(&c->jobs, client->job);
-    if (client->kind == TRPI_DRIVER && job) {
-        job->client = 0;
-        job->ended_ns = c->now_ns;
-        trpi_replace(&job->reason, reason);
-        forget_jobs(c);
-    }
-}
-
-void trpi_client_end(trpi_cluster *c, trpi_client_rec *client, const char *reason) {
+void trpi_client_end(trpi_cluster *c, trpi_client_rec *client, bool orderly, const char *reason) {
     char who[400], text[600];
     trpi_text_client(c, client, who, sizeof(who));
     trpi_format(text, sizeof(text), "its owner, %s, is gone: %.160s", who, reason);
@@ -280,13 +272,18 @@ void trpi_client_end(trpi_cluster *c, trpi_client_rec *client, const char *reaso
     }
     drop_subscriptions(c, client);
     end_owned(c, client, text);
-    end_job(c, client, reason);
+    if (client->kind == TRPI_DRIVER) {
+        trpi_job_driver_gone(c, client->job, orderly, reason);
+    }
+    if (client->kind != TRPI_TOOL) {
+        trpi_stores_client_gone(c, client->id);
+    }
     trpi_client_free(client);
 }
 
 void trpi_client_bye(trpi_cluster *c, trpi_client_rec *client, const trpi_msg_client_bye *msg) {
     uint64_t peer = client->peer;
-    trpi_client_end(c, client, "it said goodbye");
+    trpi_client_end(c, client, true, "it said goodbye");
     trpi_post_done(c, peer, msg->request, NULL);
 }
 
@@ -300,6 +297,6 @@ void trpi_clients_tick(trpi_cluster *c) {
         trpi_text_seconds(c->client_members.timeout_ns, limit, sizeof(limit));
         trpi_format(reason, sizeof(reason), "silent for %s (CLIENT_TIMEOUT_MS is %s)", silent,
                     limit);
-        trpi_client_end(c, trpi_table_get(&c->clients, id), reason);
+        trpi_client_end(c, trpi_table_get(&c->clients, id), false, reason);
     }
 }

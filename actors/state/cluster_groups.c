@@ -1,18 +1,19 @@
 /* cluster_groups.c: placement groups: placed all at once, shared out to actors, lost with nodes,
  * removed.
  *
- *             (1)               (2)            (3) a node of it died
+ *             (1)               (2)            (3) a node of it died, or is drained
  *   create --------> WAITING ---------> PLACED ----------------------> LOST
  *                                         ^              (2)            |
  *                                         +----------------------------+
  *   any of them --(4) removing--> gone, when its last actor is
  *
- * (1) trpi_group_create  (2) placed  (3) trpi_groups_node_dead  (4) trpi_group_end
+ * (1) trpi_group_create  (2) placed  (3) lose  (4) trpi_group_end
  *
  * What holds: WAITING holds nothing. PLACED holds every bundle. LOST holds the bundles whose nodes
  * live; their actors run on. A bundle's pool exists exactly while it is placed; it goes back to its
- * node when the group is removing and no actor has a grant from it. LOST groups are placed before
- * WAITING ones, these in their order, and both before actors that wait outside of groups. */
+ * node when no actor has a grant from it and the group is removing or the node is being drained.
+ * LOST groups are placed before WAITING ones, these in their order, and both before actors that
+ * wait outside of groups. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -118,8 +119,8 @@ static void placed(trpi_cluster *c, trpi_group_rec *group) {
 }
 
 static bool try_place(trpi_cluster *c, trpi_group_rec *group) {
-    return !c->stopping &&
-           trpi_place(&c->sched, group->strategy, group->seats, group->bundle_count);
+    return !c->stopping && trpi_place(&c->sched, group->strategy, group->seats, group->bundle_count,
+                                      trpi_turn_of_group(group->id));
 }
 
 /* Equal bytes = equal needs: see queue.h. */
@@ -141,19 +142,43 @@ static trp_bytes shape_of(trpi_cluster *c, const trpi_group_rec *group) {
     return (trp_bytes){words, count * sizeof(uint64_t)};
 }
 
-static void place_line(trpi_cluster *c, trpi_queue *queue) {
+static void stand_in_line(trpi_cluster *c, trpi_group_rec *group, trpi_queue *queue,
+                          trp_bytes shape) {
+    group->waiting_ns = c->now_ns;
+    trpi_queue_push(queue, group->id, shape);
+}
+
+static void leave_line(trpi_cluster *c, trpi_group_rec *group) {
+    trpi_queue_remove(&c->waiting_groups, group->id);
+    trpi_queue_remove(&c->lost_groups, group->id);
+    trpi_table_remove(&c->mourning, group->id);
+    trpi_turn_end(c, trpi_turn_of_group(group->id));
+}
+
+static void place_line(trpi_cluster *c, const trpi_queue *queue) {
     uint64_t ticket = 0, id;
     while ((id = trpi_queue_next(queue, &ticket, NULL)) != 0) {
         trpi_group_rec *group = trpi_table_get(&c->groups, id);
         if (try_place(c, group)) {
-            trpi_queue_remove(queue, id);
+            leave_line(c, group);
             placed(c, group);
         }
     }
 }
 
+/* Those that have lost bundles and find no room for them at once tell that they are not placed. */
+static void mourn(trpi_cluster *c) {
+    const trpi_group_rec *group;
+    uint64_t id = 0;
+    while ((group = trpi_table_next(&c->mourning, &id)) != NULL) {
+        push(c, group);
+    }
+    trpi_table_release(&c->mourning);
+}
+
 void trpi_groups_place(trpi_cluster *c) {
     place_line(c, &c->lost_groups);
+    mourn(c);
     place_line(c, &c->waiting_groups);
 }
 
@@ -165,6 +190,13 @@ static trp_code check_create(const trpi_cluster *c, const trpi_client_rec *clien
         return trpi_fail(err, c->stopping ? TRP_EUNAVAILABLE : TRP_EINVALID, "%s",
                          c->stopping ? "the cluster is stopping"
                                      : "only drivers and actors create placement groups");
+    }
+    const trpi_job_rec *job = trpi_table_get(&c->jobs, client->job);
+    const trpi_group_rec *holder = trpi_group_named(c, job->namespace_name, msg->name);
+    if (holder) {
+        return trpi_fail(err, TRP_EEXISTS,
+                         "name \"%s\" is held by group g%" PRIu64 " in namespace %s", msg->name,
+                         holder->id, job->namespace_name);
     }
     if (msg->strategy > TRP_STRICT_SPREAD || strlen(msg->name) > TRPI_TEXT_MAX) {
         return trpi_fail(err, TRP_EINVALID, "strategy %" PRIu64 " is none, or the name is too long",
@@ -219,6 +251,7 @@ static void add_group(trpi_cluster *c, trpi_client_rec *client, trpi_group_rec *
     }
     trpi_job_rec *job = trpi_table_get(&c->jobs, group->job);
     job->groups++;
+    trpi_group_name_take(c, group);
 }
 
 void trpi_group_create(trpi_cluster *c, trpi_client_rec *client, const trpi_msg_group_create *msg) {
@@ -238,7 +271,7 @@ void trpi_group_create(trpi_cluster *c, trpi_client_rec *client, const trpi_msg_
     if (try_place(c, group)) {
         placed(c, group);
     } else {
-        trpi_queue_push(&c->waiting_groups, group->id, shape_of(c, group));
+        stand_in_line(c, group, &c->waiting_groups, shape_of(c, group));
     }
     trpi_msg_group_state state = state_of(c, group);
     state.request = msg->request;
@@ -261,6 +294,23 @@ void trpi_group_watch(trpi_cluster *c, trpi_client_rec *client, const trpi_msg_g
     trpi_group_rec *group = find(c, msg->group, &error);
     if (!group) {
         answer_error(c, client, msg->request, msg->group, &error);
+        return;
+    }
+    trpi_msg_group_state state = state_of(c, group);
+    state.request = msg->request;
+    trpi_post(c, client->peer, TRPI_MSG_GROUP_STATE)->group_state = state;
+    watch(client, group);
+}
+
+void trpi_group_lookup(trpi_cluster *c, trpi_client_rec *client, const trpi_msg_group_lookup *msg) {
+    const trpi_job_rec *job = trpi_table_get(&c->jobs, client->job);
+    const char *space = job ? job->namespace_name : "";
+    trpi_group_rec *group = job ? trpi_group_named(c, space, msg->name) : NULL;
+    trp_error error;
+    if (!group) {
+        (void)trpi_fail(&error, TRP_ENOTFOUND,
+                        "no placement group is named \"%.200s\" in namespace %s", msg->name, space);
+        answer_error(c, client, msg->request, 0, &error);
         return;
     }
     trpi_msg_group_state state = state_of(c, group);
@@ -293,7 +343,7 @@ static void disappear(trpi_cluster *c, trpi_group_rec *group) {
     }
     trpi_job_rec *job = trpi_table_get(&c->jobs, group->job);
     job->groups--;
-    trpi_answer_all(c, &group->removers);
+    trpi_answer_all(c, &group->removers, NULL);
     trpi_table_remove(&c->stirred, group->id);
     trpi_table_remove(&c->groups, group->id);
     c->bundles -= group->bundle_count;
@@ -306,7 +356,7 @@ static void end_actors(trpi_cluster *c, trpi_group_rec *group, trp_cause cause,
     uint64_t id = 0;
     group->pinned = true; /* or the last that ends would free it under this walk */
     while ((actor = trpi_table_next(&group->actors, &id)) != NULL) {
-        trpi_actor_end(c, actor, cause, reason, false);
+        trpi_actor_end(c, actor, cause, reason, false, 0);
     }
     group->pinned = false;
 }
@@ -318,8 +368,8 @@ void trpi_group_end(trpi_cluster *c, trpi_group_rec *group, trp_cause cause, con
     char text[64];
     trpi_msg_group_state gone = {.group = group->id, .code = TRP_ENOTFOUND};
     group->removing = true;
-    trpi_queue_remove(&c->waiting_groups, group->id);
-    trpi_queue_remove(&c->lost_groups, group->id);
+    leave_line(c, group);
+    trpi_group_name_drop(c, group);
     trpi_format(text, sizeof(text), "placement group g%" PRIu64 " was removed", group->id);
     gone.message = trpi_keep(c, text);
     push_state(c, group, &gone);
@@ -348,18 +398,36 @@ void trpi_group_remove(trpi_cluster *c, trpi_client_rec *client, const trpi_msg_
     trpi_group_end(c, group, TRP_CAUSE_GROUP_REMOVED, reason);
 }
 
-/* ---- Actors in bundles ---- */
-
-static bool has_room(const trpi_group_rec *group, size_t i, const trpi_actor_rec *actor) {
-    return group->seats[i].node && trpi_pool_fits(&group->bundles[i].pool, &actor->request);
+/* It has lost a bundle. */
+static void lose(trpi_cluster *c, trpi_group_rec *group) {
+    if (group->removing) {
+        return;
+    }
+    trpi_table_put(&c->mourning, group->id, group);
+    if (group->phase == TRPI_GROUP_PLACED) {
+        group->phase = TRPI_GROUP_LOST;
+        /* Its shape depends on its survivors, so it stands in a line of its own. */
+        uint64_t own[1] = {group->id};
+        stand_in_line(c, group, &c->lost_groups, (trp_bytes){own, sizeof(own)});
+    }
 }
 
-int64_t trpi_group_room(const trpi_group_rec *group, const trpi_actor_rec *actor) {
-    if (actor->bundle_asked >= 0) {
-        return has_room(group, (size_t)actor->bundle_asked, actor) ? actor->bundle_asked : -1;
+/* ---- Actors in bundles ---- */
+
+static bool has_room(const trpi_cluster *c, const trpi_group_rec *group, size_t i,
+                     const trpi_actor_rec *actor) {
+    const trpi_sched_node *node = trpi_sched_node_of(&c->sched, group->seats[i].node);
+    return node && !node->closed && trpi_pool_fits(&group->bundles[i].pool, &actor->request);
+}
+
+int64_t trpi_group_room(const trpi_cluster *c, const trpi_group_rec *group,
+                        const trpi_actor_rec *actor) {
+    int64_t asked = actor->wants.bundle;
+    if (asked >= 0) {
+        return has_room(c, group, (size_t)asked, actor) ? asked : -1;
     }
     for (size_t i = 0; i < group->bundle_count; i++) {
-        if (has_room(group, i, actor)) {
+        if (has_room(c, group, i, actor)) {
             return (int64_t)i;
         }
     }
@@ -369,8 +437,12 @@ int64_t trpi_group_room(const trpi_group_rec *group, const trpi_actor_rec *actor
 void trpi_group_left(trpi_cluster *c, trpi_group_rec *group, trpi_actor_rec *actor,
                      int64_t bundle) {
     if (bundle >= 0) {
+        const trpi_sched_node *node = trpi_sched_node_of(&c->sched, group->seats[bundle].node);
         if (group->removing) {
             release_bundle(c, group, (size_t)bundle);
+        } else if (node->closed && !group->bundles[bundle].users) {
+            release_bundle(c, group, (size_t)bundle);
+            lose(c, group);
         } else {
             stir(c, group);
         }
@@ -386,9 +458,9 @@ static void place_actors(trpi_cluster *c, trpi_group_rec *group) {
     uint64_t ticket = 0, id;
     while ((id = trpi_queue_next(&group->waiting, &ticket, NULL)) != 0) {
         trpi_actor_rec *actor = trpi_table_get(&c->actors, id);
-        int64_t room = trpi_group_room(group, actor);
+        int64_t room = trpi_group_room(c, group, actor);
         if (room >= 0) {
-            trpi_queue_remove(&group->waiting, id);
+            trpi_actor_leave_line(c, actor);
             trpi_actor_start(c, actor, trpi_table_get(&c->nodes, group->seats[room].node), room);
         }
     }
@@ -403,7 +475,7 @@ void trpi_groups_place_actors(trpi_cluster *c) {
     trpi_table_release(&c->stirred);
 }
 
-/* ---- Nodes that die ---- */
+/* ---- Nodes that die or are drained ---- */
 
 /* The actors on it have dropped their grants already. */
 void trpi_groups_node_dead(trpi_cluster *c, uint64_t node) {
@@ -419,25 +491,25 @@ void trpi_groups_node_dead(trpi_cluster *c, uint64_t node) {
                 lost = true;
             }
         }
-        if (lost && !group->removing && group->phase == TRPI_GROUP_PLACED) {
-            group->phase = TRPI_GROUP_LOST;
-            /* Its shape depends on its survivors, so it stands in a line of its own. */
-            uint64_t own[1] = {id};
-            trpi_queue_push(&c->lost_groups, id, (trp_bytes){own, sizeof(own)});
+        if (lost) {
+            lose(c, group);
         }
     }
 }
 
-/* Those that find room elsewhere have it at once; all others tell that they are not placed. */
-void trpi_groups_node_mourn(trpi_cluster *c) {
-    uint64_t ticket = 0, id;
-    while ((id = trpi_queue_next(&c->lost_groups, &ticket, NULL)) != 0) {
-        trpi_group_rec *group = trpi_table_get(&c->groups, id);
-        if (try_place(c, group)) {
-            trpi_queue_remove(&c->lost_groups, id);
-            placed(c, group);
-        } else {
-            push(c, group);
+void trpi_groups_node_drain(trpi_cluster *c, uint64_t node) {
+    trpi_group_rec *group;
+    uint64_t id = 0;
+    while ((group = trpi_table_next(&c->groups, &id)) != NULL) {
+        bool lost = false;
+        for (size_t i = 0; i < group->bundle_count; i++) {
+            if (group->seats[i].node == node && !group->bundles[i].users) {
+                release_bundle(c, group, i);
+                lost = true;
+            }
+        }
+        if (lost) {
+            lose(c, group);
         }
     }
 }

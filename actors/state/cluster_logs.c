@@ -13,24 +13,42 @@ void trpi_log_lines(trpi_cluster *c, const trpi_msg_log_lines *msg) {
     }
 }
 
-/* The node that has or last had the actor, if it can be asked. */
-static trpi_node_rec *node_with_logs(trpi_cluster *c, uint64_t actor_id, trp_error *err) {
-    const trpi_actor_rec *actor = trpi_table_get(&c->actors, actor_id);
-    if (!actor) {
-        (void)trpi_fail(err, TRP_ENOTFOUND, "there is no actor a%" PRIu64 " (any more)", actor_id);
+/* Whose output is asked for: an actor's, or that of a submitted job's driver. "" = nobody's. Which
+ * node has or last had it; 0 = none yet. */
+static uint64_t owner_of_logs(const trpi_cluster *c, const trpi_msg_logs_query *msg, char *who,
+                              size_t size) {
+    const trpi_actor_rec *actor = trpi_table_get(&c->actors, msg->actor);
+    const trpi_job_rec *job = msg->actor ? NULL : trpi_table_get(&c->jobs, msg->job);
+    trpi_format(who, size, "%s", "");
+    if (actor) {
+        trpi_format(who, size, "actor a%" PRIu64, actor->id);
+        return actor->node ? actor->node : actor->last_node;
+    }
+    if (job && job->submitted) {
+        trpi_format(who, size, "job j%" PRIu64, job->id);
+        return job->ran_on;
+    }
+    return 0;
+}
+
+static trpi_node_rec *node_with_logs(trpi_cluster *c, const trpi_msg_logs_query *msg,
+                                     trp_error *err) {
+    char who[64];
+    uint64_t id = owner_of_logs(c, msg, who, sizeof(who));
+    trpi_node_rec *node = trpi_table_get(&c->nodes, id);
+    if (!who[0]) {
+        (void)trpi_fail(err, TRP_ENOTFOUND, "there is no %s %c%" PRIu64 " (any more)",
+                        msg->actor ? "actor" : "submitted job", msg->actor ? 'a' : 'j',
+                        msg->actor ? msg->actor : msg->job);
         return NULL;
     }
-    uint64_t id = actor->node ? actor->node : actor->last_node;
-    trpi_node_rec *node = trpi_table_get(&c->nodes, id);
     if (!id) {
-        (void)trpi_fail(err, TRP_ENOTFOUND, "actor a%" PRIu64 " has not run yet: no output",
-                        actor_id);
+        (void)trpi_fail(err, TRP_ENOTFOUND, "%s has not run yet: no output", who);
         return NULL;
     }
     if (!node || !node->living) {
         (void)trpi_fail(err, TRP_ENODE_DIED,
-                        "the output of actor a%" PRIu64 " is on node n%" PRIu64 ", which is dead",
-                        actor_id, id);
+                        "the output of %s is on node n%" PRIu64 ", which is dead", who, id);
         return NULL;
     }
     return node;
@@ -48,7 +66,7 @@ static void refuse(trpi_cluster *c, const trpi_client_rec *client, uint64_t requ
 
 void trpi_logs_query(trpi_cluster *c, trpi_client_rec *client, const trpi_msg_logs_query *msg) {
     trp_error error;
-    trpi_node_rec *node = node_with_logs(c, msg->actor, &error);
+    trpi_node_rec *node = node_with_logs(c, msg, &error);
     if (!node) {
         refuse(c, client, msg->request, &error);
         return;

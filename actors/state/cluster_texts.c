@@ -19,13 +19,19 @@ static void cut(const char *text, char *out, size_t size) {
     trpi_format(out, size, "%.*s%s", (int)end, text, end < length ? "..." : "");
 }
 
-/* actor a7 (counter "tom") */
-static void text_actor(const trpi_actor_rec *actor, char *out, size_t size) {
+void trpi_text_actor(const trpi_actor_rec *actor, char *out, size_t size) {
     char type[NAME_SHOWN], name[NAME_SHOWN];
     cut(actor->type, type, sizeof(type));
     cut(actor->name, name, sizeof(name));
     trpi_format(out, size, "actor a%" PRIu64 " (%s%s%s%s)", actor->id, type, name[0] ? " \"" : "",
                 name, name[0] ? "\"" : "");
+}
+
+void trpi_text_gang(const trpi_gang_rec *gang, char *out, size_t size) {
+    char name[NAME_SHOWN];
+    cut(gang->name, name, sizeof(name));
+    trpi_format(out, size, "gang x%" PRIu64 "%s%s%s", gang->id, name[0] ? " (\"" : "", name,
+                name[0] ? "\")" : "");
 }
 
 void trpi_text_node(const trpi_cluster *c, uint64_t node, char *out, size_t size) {
@@ -64,31 +70,63 @@ void trpi_text_seconds(uint64_t ns, char *out, size_t size) {
     trpi_format(out, size, "%" PRIu64 ".%" PRIu64 " s", tenths / 10, tenths % 10);
 }
 
-/* What follows from this death, and why no restart does. */
-static void text_sequel(const trpi_actor_rec *actor, const trpi_death *death,
-                        const trpi_life_end *end, char *out, size_t size) {
-    int64_t max = actor->life.rules.restarts_max;
-    if (!death->is_final) {
-        if (max < 0) {
-            trpi_format(out, size, "; restart %" PRId64 " follows", actor->life.restarts);
-        } else {
-            trpi_format(out, size, "; restart %" PRId64 " of %" PRId64 " follows",
-                        actor->life.restarts, max);
-        }
-    } else if (!trpi_life_restartable(end)) {
-        trpi_format(out, size, "; final: this is never restarted");
-    } else if (max == 0) {
-        trpi_format(out, size, "; final: restarts_max is 0");
+/* "restart 2 of 3 follows" */
+static void text_restart(const trpi_life *life, bool uncounted, char *out, size_t size) {
+    int64_t max = life->rules.restarts_max;
+    if (max < 0) {
+        trpi_format(out, size, "restart %" PRId64 " follows", life->restarts);
+    } else if (uncounted) {
+        trpi_format(out, size, "a restart follows, which is not counted");
     } else {
-        trpi_format(out, size, "; final: all %" PRId64 " restarts of restarts_max are used up",
-                    max);
+        trpi_format(out, size, "restart %" PRId64 " of %" PRId64 " follows%s", life->counted, max,
+                    life->rules.window_ns ? " (within restart_window_ms)" : "");
+    }
+}
+
+/* Why no restart follows. */
+static void text_last(const trpi_life *life, const trpi_life_end *end, char *out, size_t size) {
+    int64_t max = life->rules.restarts_max;
+    char window[32];
+    if (!trpi_life_restartable(TRP_RESTART_ALWAYS, end)) {
+        trpi_format(out, size, "final: this is never restarted");
+    } else if (life->rules.restart == TRP_RESTART_NEVER) {
+        trpi_format(out, size, "final: its restart type is NEVER");
+    } else if (!trpi_life_restartable(life->rules.restart, end)) {
+        trpi_format(out, size, "final: only restart type ALWAYS restarts an orderly end");
+    } else if (max == 0) {
+        trpi_format(out, size, "final: restarts_max is 0");
+    } else if (life->rules.window_ns) {
+        trpi_text_seconds(life->rules.window_ns, window, sizeof(window));
+        trpi_format(out, size, "final: more than restarts_max (%" PRId64 ") in %s", max, window);
+    } else {
+        trpi_format(out, size, "final: all %" PRId64 " restarts of restarts_max are used up", max);
+    }
+}
+
+/* What follows from this death, and why no restart does. */
+static void text_sequel(const trpi_cluster *c, const trpi_actor_rec *actor, const trpi_death *death,
+                        const trpi_life_end *end, char *out, size_t size) {
+    const trpi_gang_rec *gang = trpi_table_get(&c->gangs, actor->gang);
+    char name[128] = "", what[128];
+    if (trpi_gang_mourns(c, actor, end)) {
+        trpi_text_gang(gang, name, sizeof(name));
+    }
+    if (!death->is_final) {
+        text_restart(name[0] ? &gang->life : &actor->life, end->uncounted, what, sizeof(what));
+        trpi_format(out, size, "; %s%s%s", name[0] ? "with " : "", name, name[0] ? ": " : "");
+        trpi_format(out + strlen(out), size - strlen(out), "%s", what);
+    } else if (name[0] && gang->policy == TRP_GANG_END) {
+        trpi_format(out, size, "; final: %s ends with it", name);
+    } else {
+        text_last(name[0] ? &gang->life : &actor->life, end, what, sizeof(what));
+        trpi_format(out, size, "; %s%s%s", what, name[0] ? " in " : "", name);
     }
 }
 
 void trpi_text_death(const trpi_cluster *c, const trpi_actor_rec *actor, const trpi_death *death,
                      const trpi_life_end *end, const char *detail, char *out, size_t size) {
-    char who[192], where[160] = "", sequel[96], why[512];
-    text_actor(actor, who, sizeof(who));
+    char who[192], where[160] = "", sequel[256], why[512];
+    trpi_text_actor(actor, who, sizeof(who));
     if (death->node && death->pid) {
         char node[128];
         trpi_text_node(c, death->node, node, sizeof(node));
@@ -98,7 +136,7 @@ void trpi_text_death(const trpi_cluster *c, const trpi_actor_rec *actor, const t
         trpi_text_node(c, death->node, node, sizeof(node));
         trpi_format(where, sizeof(where), " on %s", node);
     }
-    text_sequel(actor, death, end, sequel, sizeof(sequel));
+    text_sequel(c, actor, death, end, sequel, sizeof(sequel));
     /* What does not fit is at the end of the detail: who, where and what follows are told whole. */
     size_t others = strlen(who) + strlen(where) + strlen(": ") + strlen(sequel);
     cut(detail[0] ? detail : trp_cause_text((trp_cause)death->cause), why,
@@ -109,16 +147,24 @@ void trpi_text_death(const trpi_cluster *c, const trpi_actor_rec *actor, const t
 static void text_group_wait(const trpi_cluster *c, const trpi_actor_rec *actor, char *out,
                             size_t size) {
     const trpi_group_rec *group = trpi_table_get(&c->groups, actor->group);
-    char why[256];
+    int64_t asked = actor->wants.bundle;
+    char why[400];
     if (group->phase != TRPI_GROUP_PLACED) {
         (void)trpi_group_explain(c, group, why, sizeof(why));
         trpi_format(out, size, "group g%" PRIu64 " is not placed: %s", group->id, why);
         return;
     }
     trpi_request_text(&actor->request, &c->resource_names, why, sizeof(why));
-    if (actor->bundle_asked >= 0) {
+    const trpi_node_rec *node =
+        asked >= 0 ? trpi_table_get(&c->nodes, group->seats[asked].node) : NULL;
+    if (node && node->draining) {
+        trpi_format(out, size,
+                    "bundle %" PRId64 " of group g%" PRIu64
+                    " moves when nobody uses it: node n%" PRIu64 " is being drained",
+                    asked, group->id, node->id);
+    } else if (asked >= 0) {
         trpi_format(out, size, "busy: bundle %" PRId64 " of group g%" PRIu64 " has not %s free",
-                    actor->bundle_asked, group->id, why);
+                    asked, group->id, why);
     } else {
         trpi_format(out, size, "busy: no bundle of group g%" PRIu64 " has %s free", group->id, why);
     }
@@ -126,14 +172,50 @@ static void text_group_wait(const trpi_cluster *c, const trpi_actor_rec *actor, 
 
 static void text_queue_wait(const trpi_cluster *c, const trpi_actor_rec *actor, char *out,
                             size_t size) {
-    char why[256];
-    trpi_wish wish = {.request = &actor->request, .only = actor->only_node};
+    char why[400];
+    trpi_wish wish = trpi_actor_wish(c, actor);
+    const trpi_turn *turn = trpi_table_get(&c->turns.items, wish.who);
     trpi_verdict verdict =
         trpi_sched_explain(&c->sched, &wish, &c->resource_names, why, sizeof(why));
     trpi_format(out, size, "%s: %s", verdict == TRPI_INFEASIBLE ? "infeasible" : "busy", why);
+    if (turn) {
+        size_t used = strlen(out);
+        trpi_format(out + used, size - used, "; room is kept free for it on node n%" PRIu64,
+                    turn->rooms[0].node);
+    }
+}
+
+static void text_gathering(const trpi_cluster *c, const trpi_actor_rec *actor, char *out,
+                           size_t size) {
+    const trpi_gang_rec *gang = trpi_table_get(&c->gangs, actor->gang);
+    const trpi_actor_rec *member;
+    uint64_t id = 0, left = 0;
+    char name[128];
+    while ((member = trpi_table_next(&gang->members, &id)) != NULL) {
+        left += trpi_actor_has_process(member);
+    }
+    trpi_text_gang(gang, name, sizeof(name));
+    trpi_format(out, size, "%s restarts when %" PRIu64 " more of its processes are gone", name,
+                left);
+}
+
+static void text_backoff(const trpi_cluster *c, const trpi_actor_rec *actor, char *out,
+                         size_t size) {
+    uint64_t due = actor->timer ? actor->timer : c->now_ns;
+    char left[32];
+    trpi_text_seconds(due > c->now_ns ? due - c->now_ns : 0, left, sizeof(left));
+    if (actor->lease_ns > c->now_ns) {
+        trpi_format(out, size,
+                    "exclusive: starts in %s, when the one before must have ended on the node that "
+                    "was lost",
+                    left);
+    } else {
+        trpi_format(out, size, "restart %" PRIu64 " in a row: starts in %s", actor->life.row, left);
+    }
 }
 
 void trpi_text_waiting(const trpi_cluster *c, const trpi_actor_rec *actor, char *out, size_t size) {
+    char node[128];
     trpi_format(out, size, "%s", "");
     switch (actor->place) {
     case TRPI_QUEUED:
@@ -142,19 +224,16 @@ void trpi_text_waiting(const trpi_cluster *c, const trpi_actor_rec *actor, char 
     case TRPI_IN_GROUP:
         text_group_wait(c, actor, out, size);
         break;
-    case TRPI_BACKOFF: {
-        uint64_t due = actor->timer ? actor->timer : c->now_ns;
-        char left[32];
-        trpi_text_seconds(due > c->now_ns ? due - c->now_ns : 0, left, sizeof(left));
-        trpi_format(out, size, "restart %" PRIu64 " in a row: starts in %s", actor->life.row, left);
+    case TRPI_BACKOFF:
+        text_backoff(c, actor, out, size);
         break;
-    }
-    case TRPI_STARTING: {
-        char node[128];
+    case TRPI_GATHERING:
+        text_gathering(c, actor, out, size);
+        break;
+    case TRPI_STARTING:
         trpi_text_node(c, actor->node, node, sizeof(node));
         trpi_format(out, size, "starts on %s", node);
         break;
-    }
     default:
         break;
     }

@@ -24,6 +24,14 @@ bool trpi_cluster_next_node(const trpi_cluster *c, uint64_t *id, trpi_node_view 
         .heard_ns = member ? member->heard_ns : 0,
         .since_ns = node->since_ns,
         .actors = node->actors.count,
+        .draining = node->draining,
+        .drain_reason = node->drain_reason,
+        .drain_left_ms = node->draining ? trpi_drain_left_ms(c, node) : 0,
+        .store_path = node->store_path,
+        .stats = node->stats_ns ? &node->stats : NULL,
+        .stats_ns = node->stats_ns,
+        .labels = (const char *const *)node->label_texts.items,
+        .label_count = node->label_texts.count,
     };
     return true;
 }
@@ -95,27 +103,35 @@ static void text_devices(const trpi_cluster *c, const trpi_actor_rec *actor, cha
 
 static void fill_actor(const trpi_cluster *c, const trpi_actor_rec *actor, trpi_actor_view *view) {
     const trpi_job_rec *job = trpi_table_get(&c->jobs, actor->job);
+    const trpi_node_rec *node = trpi_table_get(&c->nodes, actor->node);
     *view = (trpi_actor_view){
         .id = actor->id,
         .incarnation = actor->life.incarnation,
         .job = actor->job,
         .node = actor->node ? actor->node : actor->last_node,
         .group = actor->group,
+        .gang = actor->gang,
         .owner = actor->owner,
         .phase = actor->life.phase,
         .type = actor->type,
         .name = actor->name,
         .namespace_name = job ? job->namespace_name : "",
         .detached = actor->detached,
+        .exclusive = actor->wants.exclusive,
+        .draining = node && node->draining,
         .pid = actor->pid,
         .restarts = actor->life.restarts,
         .restarts_max = actor->life.rules.restarts_max,
+        .restarts_counted = actor->life.counted,
+        .links = actor->links.count,
+        .saved_bytes = actor->saved.size,
         .bundle = actor->bundle,
         .death = actor->death,
         .since_ns = actor->since_ns,
     };
     trpi_request_text(&actor->request, &c->resource_names, view->resources,
                       sizeof(view->resources));
+    trpi_label_rules_text(&actor->wants.labels, view->labels, sizeof(view->labels));
     text_devices(c, actor, view->devices, sizeof(view->devices));
     trpi_text_waiting(c, actor, view->waiting_for, sizeof(view->waiting_for));
 }
@@ -168,6 +184,33 @@ uint64_t trpi_cluster_bundle_node(const trpi_cluster *c, uint64_t group_id, size
     return group->seats[bundle].node;
 }
 
+bool trpi_cluster_next_gang(const trpi_cluster *c, uint64_t *id, trpi_gang_view *ret_view) {
+    const trpi_gang_rec *gang = trpi_table_next(&c->gangs, id);
+    const trpi_actor_rec *actor;
+    uint64_t member = 0;
+    if (!gang) {
+        return false;
+    }
+    *ret_view = (trpi_gang_view){
+        .id = gang->id,
+        .owner = gang->owner,
+        .job = gang->job,
+        .name = gang->name,
+        .policy = gang->policy == TRP_GANG_END ? "END" : "RESTART",
+        .reason = gang->reason,
+        .detached = gang->detached,
+        .restarting = gang->restarting,
+        .over = gang->over,
+        .restarts = gang->life.restarts,
+        .restarts_max = gang->life.rules.restarts_max,
+        .members = gang->members.count,
+    };
+    while ((actor = trpi_table_next(&gang->members, &member)) != NULL) {
+        ret_view->running += actor->place == TRPI_RUNNING;
+    }
+    return true;
+}
+
 bool trpi_cluster_next_job(const trpi_cluster *c, uint64_t *id, trpi_job_view *ret_view) {
     const trpi_job_rec *job = trpi_table_next(&c->jobs, id);
     if (!job) {
@@ -181,7 +224,13 @@ bool trpi_cluster_next_job(const trpi_cluster *c, uint64_t *id, trpi_job_view *r
         .exe = job->exe,
         .reason = job->reason,
         .pid = job->pid,
-        .running = job->client != 0,
+        .running = job->state == TRPI_JOB_PENDING || job->state == TRPI_JOB_RUNNING,
+        .state = job->state,
+        .submitted = job->submitted,
+        .stopping = job->stopping,
+        .node = job->ran_on,
+        .argv = (const char *const *)job->argv.items,
+        .argv_count = job->argv.count,
         .started_ns = job->started_ns,
         .ended_ns = job->ended_ns,
         .actors = job->actors,
@@ -201,9 +250,10 @@ static void demand_of_group(const trpi_cluster *c, uint64_t id, trpi_demand_view
 
 static void demand_of_actor(const trpi_cluster *c, uint64_t id, trpi_demand_view *view) {
     const trpi_actor_rec *actor = trpi_table_get(&c->actors, id);
-    trpi_wish wish = {.request = &actor->request, .only = actor->only_node};
+    trpi_wish wish = trpi_actor_wish(c, actor);
     trpi_request_text(&actor->request, &c->resource_names, view->resources,
                       sizeof(view->resources));
+    trpi_label_rules_text(&actor->wants.labels, view->labels, sizeof(view->labels));
     view->infeasible = trpi_sched_explain(&c->sched, &wish, &c->resource_names, view->why,
                                           sizeof(view->why)) == TRPI_INFEASIBLE;
 }
@@ -247,7 +297,7 @@ void trpi_cluster_count_phases(const trpi_cluster *c, uint64_t ret_counts[4]) {
 }
 
 trpi_cluster_counts trpi_cluster_get_counts(const trpi_cluster *c) {
-    return (trpi_cluster_counts){
+    trpi_cluster_counts counts = {
         .steps = c->steps,
         .stale = c->stale,
         .tilts = c->node_members.tilts,
@@ -255,5 +305,15 @@ trpi_cluster_counts trpi_cluster_get_counts(const trpi_cluster *c) {
         .subscriptions = c->subscriptions,
         .kv_entries = c->kv.count,
         .kv_bytes = c->kv_bytes,
+        .start_bytes = c->start_bytes,
+        .saved_bytes = c->saved_bytes,
+        .links = c->links / 2,
+        .turns = c->turns.items.count,
     };
+    const trpi_node_rec *node;
+    uint64_t id = 0;
+    while ((node = trpi_table_next(&c->nodes, &id)) != NULL) {
+        counts.memory_kills += node->living && node->stats_ns ? node->stats.memory_kills : 0;
+    }
+    return counts;
 }

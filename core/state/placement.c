@@ -12,6 +12,7 @@ typedef struct attempt {
     size_t *order; /* the unplaced ones, big ones first */
     size_t order_count;
     size_t taken;      /* order[0..taken) are placed by this attempt */
+    uint64_t who;      /* room kept for this name is this group's */
     trpi_table crowds; /* node -> how many bundles of this group are there */
     bool wants_gpu;
 } attempt;
@@ -69,7 +70,8 @@ static void crowd_add(attempt *a, uint64_t node) {
 
 static bool seat_next(attempt *a, trpi_sched_node *node) {
     trpi_bundle_seat *seat = &a->bundles[a->order[a->taken]];
-    if (!trpi_sched_take(node, &seat->request, &seat->grant)) {
+    if (!trpi_sched_fits(node, &seat->request, a->who) ||
+        !trpi_sched_take(a->sched, node, &seat->request, &seat->grant)) {
         return false;
     }
     seat->node = node->id;
@@ -78,13 +80,11 @@ static bool seat_next(attempt *a, trpi_sched_node *node) {
     return true;
 }
 
-/* Gives back without making the nodes fresh: nobody could have used what was only tried. */
 static void unseat_all(attempt *a) {
     while (a->taken > 0) {
         trpi_bundle_seat *seat = &a->bundles[a->order[--a->taken]];
         trpi_sched_node *node = trpi_sched_node_of(a->sched, seat->node);
-        trpi_pool_give(&node->pool, &seat->request, &seat->grant);
-        node->grants--;
+        trpi_sched_untake(a->sched, node, &seat->request, &seat->grant);
         uintptr_t crowd = crowd_at(a, seat->node);
         if (crowd > 1) {
             trpi_table_put(&a->crowds, seat->node, (void *)(crowd - 1));
@@ -134,7 +134,7 @@ static trpi_sched_node *choose(const attempt *a, bool dense) {
     trpi_sched_node *best = NULL, *node;
     uint64_t best_key[3] = {0}, id = 0;
     while ((node = trpi_table_next(&a->sched->nodes, &id)) != NULL) {
-        if (!trpi_pool_fits(&node->pool, request)) {
+        if (!trpi_sched_fits(node, request, a->who)) {
             continue;
         }
         uint64_t crowd = crowd_at(a, id);
@@ -190,7 +190,7 @@ static int by_gpus_and_load(const void *left, const void *right) {
 static bool augment(const attempt *a, matching *m, size_t bundle) {
     for (size_t n = 0; n < m->node_count; n++) {
         if (m->visited[n] ||
-            !trpi_pool_fits(&m->nodes[n]->pool, &a->bundles[a->order[bundle]].request)) {
+            !trpi_sched_fits(m->nodes[n], &a->bundles[a->order[bundle]].request, a->who)) {
             continue;
         }
         m->visited[n] = true;
@@ -269,8 +269,10 @@ static bool run(attempt *a) {
     return false;
 }
 
-bool trpi_place(trpi_sched *sched, trp_strategy strategy, trpi_bundle_seat *bundles, size_t count) {
-    attempt a = {.sched = sched, .strategy = strategy, .bundles = bundles, .count = count};
+bool trpi_place(trpi_sched *sched, trp_strategy strategy, trpi_bundle_seat *bundles, size_t count,
+                uint64_t who) {
+    attempt a = {
+        .sched = sched, .strategy = strategy, .bundles = bundles, .count = count, .who = who};
     size_t *scratch = trpi_alloc(2 * count * sizeof(size_t));
     a.order = scratch + count;
     for (size_t i = 0; i < count; i++) {
@@ -290,28 +292,55 @@ bool trpi_place(trpi_sched *sched, trp_strategy strategy, trpi_bundle_seat *bund
 
 /* ---- Why not ---- */
 
-/* The same nodes with nothing held. */
-static void copy_unused(trpi_sched *to, const trpi_sched *from) {
+/* The nodes above skip with nothing held. Those that are kept for others than `who`, if that is
+ * somebody, are as good as closed. */
+static void copy_unused(trpi_sched *to, const trpi_sched *from, uint64_t who, uint64_t skip) {
     trpi_sched_node *node;
-    uint64_t id = 0;
+    uint64_t id = skip;
     while ((node = trpi_table_next(&from->nodes, &id)) != NULL) {
-        trpi_sched_node *copy = trpi_alloc(sizeof(*copy));
-        copy->id = id;
-        trpi_pool_copy_empty(&copy->pool, &node->pool);
-        trpi_table_put(&to->nodes, id, copy);
+        trpi_request has = {.count = node->pool.share_count};
+        has.amounts = trpi_alloc(TRPI_MAX(has.count, (size_t)1) * sizeof(trpi_amount));
+        for (size_t i = 0; i < has.count; i++) {
+            const trpi_share *share = &node->pool.shares[i];
+            has.amounts[i] = (trpi_amount){share->resource, share->total};
+        }
+        trpi_sched_add(to, id, &has, node->labels);
+        trpi_request_release(&has);
+        if (node->closed || (who && node->kept_for && node->kept_for != who)) {
+            trpi_sched_close(to, id);
+        }
     }
 }
 
-static bool could_place(const trpi_sched *sched, trp_strategy strategy,
-                        const trpi_bundle_seat *bundles, size_t count) {
+/* What is placed stays where it is; false: the node is not there any more. */
+static bool seat_survivors(trpi_sched *unused, const trpi_bundle_seat *bundles,
+                           trpi_bundle_seat *seats, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        trpi_sched_node *node = trpi_sched_node_of(unused, bundles[i].node);
+        if (bundles[i].node &&
+            (!node || !trpi_sched_take(unused, node, &seats[i].request, &seats[i].grant))) {
+            return false;
+        }
+        seats[i].node = bundles[i].node;
+    }
+    return true;
+}
+
+bool trpi_place_plan(const trpi_sched *sched, trp_strategy strategy,
+                     const trpi_bundle_seat *bundles, size_t count, uint64_t who, uint64_t skip,
+                     uint64_t *ret_nodes) {
     trpi_sched unused = {0};
     trpi_bundle_seat *seats = trpi_alloc(count * sizeof(*seats));
-    copy_unused(&unused, sched);
+    copy_unused(&unused, sched, who, skip);
     for (size_t i = 0; i < count; i++) {
         seats[i].request = bundles[i].request; /* borrowed */
     }
-    bool placed = trpi_place(&unused, strategy, seats, count);
+    bool placed = seat_survivors(&unused, bundles, seats, count) &&
+                  trpi_place(&unused, strategy, seats, count, 0);
     for (size_t i = 0; i < count; i++) {
+        if (placed && ret_nodes) {
+            ret_nodes[i] = seats[i].node;
+        }
         trpi_grant_drop(&seats[i].grant);
     }
     free(seats);
@@ -337,25 +366,18 @@ static bool explain_bundle(const trpi_sched *sched, trpi_verdict verdict,
 
 static void sum_bundles(const trpi_bundle_seat *bundles, size_t count,
                         const trpi_resource_names *names, char *out, size_t size) {
-    trpi_amount *amounts = trpi_alloc(names->count * sizeof(trpi_amount));
-    trpi_request sum = {.amounts = amounts};
-    for (uint32_t resource = 0; resource < names->count; resource++) {
-        int64_t total = 0;
-        for (size_t i = 0; i < count; i++) {
-            total += trpi_request_amount(&bundles[i].request, resource);
-        }
-        if (total > 0) {
-            amounts[sum.count++] = (trpi_amount){resource, total};
-        }
+    trpi_request sum = {0};
+    for (size_t i = 0; i < count; i++) {
+        trpi_request_add(&sum, &bundles[i].request);
     }
     trpi_request_text(&sum, names, out, size);
-    free(amounts);
+    trpi_request_release(&sum);
 }
 
 trpi_verdict trpi_place_explain(const trpi_sched *sched, trp_strategy strategy,
                                 const trpi_bundle_seat *bundles, size_t count,
                                 const trpi_resource_names *names, char *out, size_t size) {
-    bool feasible = could_place(sched, strategy, bundles, count);
+    bool feasible = trpi_place_plan(sched, strategy, bundles, count, 0, 0, NULL);
     trpi_verdict verdict = feasible ? TRPI_BUSY : TRPI_INFEASIBLE;
     if (explain_bundle(sched, verdict, bundles, count, names, out, size)) {
         return verdict;

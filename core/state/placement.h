@@ -25,9 +25,16 @@ typedef struct trpi_bundle_seat {
 } trpi_bundle_seat;
 
 /* Places those bundles that are not placed yet, in view of those that are. True: all of them are
- * placed now; false: nothing has changed. */
+ * placed now; false: nothing has changed. Room that is kept for `who` is theirs. */
 TRP_CHECKED bool trpi_place(trpi_sched *sched, trp_strategy strategy, trpi_bundle_seat *bundles,
-                            size_t count);
+                            size_t count, uint64_t who);
+
+/* Where they would go if nobody else held anything: of the open nodes above `skip`, and, with a
+ * `who`, only of those where no room is kept for another. False: nowhere. ret_nodes: `count`, may
+ * be NULL. */
+bool trpi_place_plan(const trpi_sched *sched, trp_strategy strategy,
+                     const trpi_bundle_seat *bundles, size_t count, uint64_t who, uint64_t skip,
+                     uint64_t *ret_nodes);
 
 /* Why not: busy, or infeasible on the nodes there are even if nobody else held anything. */
 trpi_verdict trpi_place_explain(const trpi_sched *sched, trp_strategy strategy,

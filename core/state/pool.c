@@ -55,20 +55,6 @@ void trpi_pool_init_from_grant(trpi_pool *pool, const trpi_request *request,
     }
 }
 
-void trpi_pool_copy_empty(trpi_pool *pool, const trpi_pool *from) {
-    *pool = (trpi_pool){.share_count = from->share_count, .slot_count = from->slot_count};
-    pool->shares = trpi_alloc(TRPI_MAX(from->share_count, (size_t)1) * sizeof(trpi_share));
-    pool->slots = trpi_alloc(TRPI_MAX(from->slot_count, (size_t)1) * sizeof(trpi_slot));
-    for (size_t i = 0; i < from->share_count; i++) {
-        pool->shares[i] = from->shares[i];
-        pool->shares[i].free = pool->shares[i].total;
-    }
-    for (size_t i = 0; i < from->slot_count; i++) {
-        pool->slots[i] = from->slots[i];
-        pool->slots[i].free = pool->slots[i].total;
-    }
-}
-
 void trpi_pool_release(trpi_pool *pool) {
     free(pool->shares);
     free(pool->slots);

@@ -143,6 +143,22 @@ int64_t trpi_request_amount(const trpi_request *request, uint32_t resource) {
     return 0;
 }
 
+void trpi_request_add(trpi_request *sum, const trpi_request *more) {
+    size_t a = 0, b = 0, most = sum->count + more->count;
+    trpi_request both = {.amounts = trpi_alloc(TRPI_MAX(most, (size_t)1) * sizeof(trpi_amount))};
+    while (a < sum->count || b < more->count) {
+        bool from_a = b == more->count ||
+                      (a < sum->count && sum->amounts[a].resource <= more->amounts[b].resource);
+        trpi_amount next = from_a ? sum->amounts[a++] : more->amounts[b++];
+        if (from_a && b < more->count && more->amounts[b].resource == next.resource) {
+            next.amount += more->amounts[b++].amount;
+        }
+        both.amounts[both.count++] = next;
+    }
+    trpi_request_release(sum);
+    *sum = both;
+}
+
 void trpi_request_text(const trpi_request *request, const trpi_resource_names *names, char *out,
                        size_t size) {
     trpi_format(out, size, "%s", request->count ? "" : "nothing");

@@ -51,6 +51,7 @@ TRP_CHECKED trp_code trpi_request_parse(trpi_resource_names *names, const trpi_r
                                         size_t count, trpi_request *ret_request, trp_error *err);
 void trpi_request_release(trpi_request *request);
 int64_t trpi_request_amount(const trpi_request *request, uint32_t resource); /* or 0 */
+void trpi_request_add(trpi_request *sum, const trpi_request *more);          /* allocates */
 /* "2 cpu, 0.5 gpu"; "nothing" when empty. */
 void trpi_request_text(const trpi_request *request, const trpi_resource_names *names, char *out,
                        size_t size);
@@ -90,7 +91,6 @@ void trpi_pool_init(trpi_pool *pool, const trpi_request *has);
 /* A bundle's pool: exactly what the grant holds, on the same devices. */
 void trpi_pool_init_from_grant(trpi_pool *pool, const trpi_request *request,
                                const trpi_grant *grant);
-void trpi_pool_copy_empty(trpi_pool *pool, const trpi_pool *from); /* as if nobody held a thing */
 void trpi_pool_release(trpi_pool *pool);
 
 int64_t trpi_pool_total(const trpi_pool *pool, uint32_t resource);

@@ -8,6 +8,8 @@
 
 #include <cmocka.h>
 
+#include "core/wire/codec.h"
+
 test_machine machine;
 
 void machine_event(trpi_cluster_event what) {
@@ -19,8 +21,21 @@ void machine_event(trpi_cluster_event what) {
     }
 }
 
+/* As it comes out of the decoder: no string is NULL. Lives until the next one. */
+const trpi_msg *machine_decoded(const trpi_msg *msg) {
+    trp_error err = {0};
+    trp_buf_clear(&machine.frame);
+    trpi_arena_reset(&machine.arena);
+    if (trpi_encode(msg, &machine.frame, &err) != TRP_OK ||
+        trpi_decode(trp_buf_bytes(&machine.frame), &machine.arena, &machine.msg, &err) != TRP_OK) {
+        fail_msg("%s", err.message);
+    }
+    return &machine.msg;
+}
+
 void machine_tell(uint64_t peer, const trpi_msg *msg) {
-    machine_event((trpi_cluster_event){.kind = TRPI_EVENT_MESSAGE, .peer = peer, .msg = msg});
+    machine_event((trpi_cluster_event){
+        .kind = TRPI_EVENT_MESSAGE, .peer = peer, .msg = machine_decoded(msg)});
 }
 
 void machine_pass(uint64_t ms) { /* as the shell does: a tick often enough that it is no stall */
@@ -185,5 +200,7 @@ int machine_set_up(void **state) {
 int machine_tear_down(void **state) {
     trpi_cluster_free(machine.cluster);
     trpi_actions_release(&machine.actions);
+    trpi_arena_release(&machine.arena);
+    trp_buf_release(&machine.frame);
     return 0;
 }

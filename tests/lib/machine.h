@@ -13,12 +13,16 @@ typedef struct test_machine {
     trpi_cluster *cluster;
     trpi_actions actions; /* of the last step */
     uint64_t now_ns, last_request;
+    trpi_msg msg; /* the last that was told, and what it borrows from */
+    trpi_arena arena;
+    trp_buf frame;
 } test_machine;
 
 extern test_machine machine;
 
 /* One step, after which trpi_cluster_check() must have nothing to say. */
 void machine_event(trpi_cluster_event what);
+const trpi_msg *machine_decoded(const trpi_msg *msg);
 void machine_tell(uint64_t peer, const trpi_msg *msg);
 /* Time passes as the shell lets it: a tick often enough that it is no stall. */
 void machine_pass(uint64_t ms);

@@ -48,6 +48,8 @@ static void join(world *w, uint64_t peer) {
                                    .host = "10.0.0.1",
                                    .host_id = "host",
                                    .name = uuid,
+                                   .store_path = "/tmp/store",
+                                   .store_endpoint = "",
                                    .resources = resources,
                                    .resources_count = 1}};
     tell(w, peer, &msg);
@@ -59,6 +61,7 @@ static void spawn(world *w, uint64_t request) {
                     .spawn = {.request = request,
                               .type = "actor",
                               .name = "",
+                              .cwd = "",
                               .resources = resources,
                               .resources_count = 1,
                               .bundle = -1,
@@ -79,7 +82,8 @@ static void crash(world *w, uint64_t actor) {
                         .cause = TRP_CAUSE_SIGNALED,
                         .signal = 11,
                         .message = "signal 11 (SIGSEGV)",
-                        .stderr_tail = ""};
+                        .stderr_tail = "",
+                        .core = ""};
     trpi_msg msg = {.type = TRPI_MSG_EXITED, .exited = {actor, &death, 1}};
     tell(w, w->node_of[actor], &msg);
 }
@@ -107,7 +111,9 @@ static void a_thousand_nodes_and_ten_thousand_actors_are_no_effort(void **state)
                                        .job = "scale",
                                        .namespace_name = "",
                                        .exe = "/bin/true",
-                                       .cwd = "/"}};
+                                       .cwd = "/",
+                                       .exe_hash = "",
+                                       .package = ""}};
     tell(w, DRIVER, &hello);
     clock_gettime(CLOCK_MONOTONIC, &since);
 

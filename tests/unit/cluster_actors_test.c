@@ -61,9 +61,18 @@ static void A27_affinity_to_a_dead_node_fails_at_once_and_to_a_busy_one_waits(vo
                  "it may run on node n1 (uuid-1) only, which is dead");
     machine_says(&two, TRP_CAUSE_UNSCHEDULABLE,
                  "it may run on node n1 (uuid-1) only, which is dead");
-    machine_refused(DRIVER, &msg, TRP_EINFEASIBLE, "node n1 (uuid-1) is dead: its process ended");
+    trpi_actor_view late = machine_view(machine_spawned(DRIVER, &msg));
+    machine_says(&late, TRP_CAUSE_UNSCHEDULABLE,
+                 "it may run on node n1 (uuid-1) only, which is dead");
     msg.spawn.node = 77;
-    machine_refused(DRIVER, &msg, TRP_EINFEASIBLE, "there is no node n77");
+    trpi_actor_view lost = machine_view(machine_spawned(DRIVER, &msg));
+    machine_says(&lost, TRP_CAUSE_UNSCHEDULABLE, "node n77 only, which does not exist");
+    msg.spawn.fail_if_infeasible = true;
+    machine_refused(DRIVER, &msg, TRP_EINFEASIBLE, "node n77 is not there");
+    msg = machine_spawn(8, 0, 0);
+    msg.spawn.node = 2;
+    trpi_actor_view large = machine_view(machine_spawned(DRIVER, &msg));
+    machine_says(&large, TRP_CAUSE_UNSCHEDULABLE, "needs 8 cpu; that node has 4");
 }
 
 static void what_is_kept_for_starts_is_bounded_and_given_back(void **state) {

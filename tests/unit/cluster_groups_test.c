@@ -55,8 +55,10 @@ static void A28_a_thousand_groups_start_one_by_one_as_nodes_join(void **state) {
         trpi_bundle bundle = {&resource, 1};
         trpi_msg msg = {.type = TRPI_MSG_GROUP_CREATE,
                         .group_create = {++machine.last_request, "", TRP_PACK, &bundle, 1, false}};
-        trpi_cluster_event quick = {
-            .kind = TRPI_EVENT_MESSAGE, .now_ns = machine.now_ns, .peer = DRIVER, .msg = &msg};
+        trpi_cluster_event quick = {.kind = TRPI_EVENT_MESSAGE,
+                                    .now_ns = machine.now_ns,
+                                    .peer = DRIVER,
+                                    .msg = machine_decoded(&msg)};
         trpi_cluster_step(machine.cluster, &quick, &machine.actions);
     }
     for (uint64_t i = 1; i <= 10; i++) {

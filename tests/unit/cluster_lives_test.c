@@ -131,7 +131,8 @@ static void a_death_tells_cause_and_sequel_however_long_the_names_are(void **sta
     trpi_actor_view dead = machine_view(actor);
     machine_says(&dead, TRP_CAUSE_EXITED, "actor a1 (xxx");
     machine_says(&dead, TRP_CAUSE_EXITED, "x...\") on node n1 (uuid-1), pid 7: first words");
-    machine_says(&dead, TRP_CAUSE_EXITED, "\xc3\xa9...; final: this is never restarted");
+    machine_says(&dead, TRP_CAUSE_EXITED,
+                 "\xc3\xa9...; final: only restart type ALWAYS restarts an orderly end");
     assert_in_range(strlen(dead.death->message), 500, 511);
 }
 

@@ -43,7 +43,7 @@ static trpi_request ask(int64_t cpu, int64_t gpu) {
 
 static void node(uint64_t id, int64_t cpu, int64_t gpu) {
     trpi_request has = ask(cpu, gpu);
-    trpi_sched_add(&w.sched, id, &has);
+    trpi_sched_add(&w.sched, id, &has, NULL);
     trpi_request_release(&has);
 }
 
@@ -52,7 +52,7 @@ static void bundle(int64_t cpu, int64_t gpu) {
 }
 
 static bool place(trp_strategy strategy) {
-    bool placed = trpi_place(&w.sched, strategy, w.seats, w.count);
+    bool placed = trpi_place(&w.sched, strategy, w.seats, w.count, 0);
     assert_null(trpi_sched_check(&w.sched));
     return placed;
 }
@@ -181,7 +181,7 @@ static void a_group_that_waits_for_others_is_busy_and_not_infeasible(void **stat
     bundle(3, 0);
     trpi_request two = ask(2, 0);
     trpi_grant grant = {0};
-    assert_true(trpi_sched_take(trpi_sched_node_of(&w.sched, 1), &two, &grant));
+    assert_true(trpi_sched_take(&w.sched, trpi_sched_node_of(&w.sched, 1), &two, &grant));
     assert_false(place(TRP_PACK));
     explained(TRP_PACK, TRPI_BUSY, "bundle 0 of 1 needs 3 cpu; the most free on any node is 2");
     trpi_sched_give(&w.sched, trpi_sched_node_of(&w.sched, 1), &two, &grant);

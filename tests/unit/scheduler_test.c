@@ -28,7 +28,7 @@ static trpi_request ask(int64_t cpu, int64_t gpu) {
 
 static void add(trpi_sched *sched, uint64_t id, int64_t cpu, int64_t gpu) {
     trpi_request has = ask(cpu, gpu);
-    trpi_sched_add(sched, id, &has);
+    trpi_sched_add(sched, id, &has, NULL);
     trpi_request_release(&has);
 }
 
@@ -40,7 +40,7 @@ static uint64_t place(trpi_sched *sched, int64_t cpu, int64_t gpu, uint64_t avoi
     uint64_t id = node ? node->id : 0;
     trpi_grant grant = {0};
     if (node) {
-        assert_true(trpi_sched_take(node, &request, &grant));
+        assert_true(trpi_sched_take(sched, node, &request, &grant));
         trpi_grant_drop(&grant);
     }
     trpi_request_release(&request);
@@ -101,7 +101,7 @@ static void A24_twelve_whole_gpus_are_twelve_devices_and_the_thirteenth_waits(vo
     for (size_t i = 0; i < 12; i++) {
         trpi_sched_node *node = trpi_sched_pick(&sched, &wish);
         assert_non_null(node);
-        assert_true(trpi_sched_take(node, &one, &grants[i]));
+        assert_true(trpi_sched_take(&sched, node, &one, &grants[i]));
         where[i] = node->id;
         uint64_t bit = (uint64_t)1 << grants[i].parts[0].device;
         assert_int_equal(held[node->id] & bit, 0);
@@ -114,7 +114,7 @@ static void A24_twelve_whole_gpus_are_twelve_devices_and_the_thirteenth_waits(vo
     wish.fresh = true; /* who waits looks at what was given back only */
     trpi_sched_node *node = trpi_sched_pick(&sched, &wish);
     assert_int_equal(node->id, where[5]);
-    assert_true(trpi_sched_take(node, &one, &grants[5]));
+    assert_true(trpi_sched_take(&sched, node, &one, &grants[5]));
     assert_int_equal(grants[5].parts[0].device, freed);
     assert_null(trpi_sched_check(&sched));
     for (size_t i = 0; i < 12; i++) {

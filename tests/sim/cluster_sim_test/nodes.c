@@ -352,6 +352,8 @@ void sim_node_hears(sim_world *w, int index, const trpi_msg *msg) {
         break;
     case TRPI_MSG_WATCH_PID:
     case TRPI_MSG_SIGNAL:
+    case TRPI_MSG_CLIENT_GONE:
+    case TRPI_MSG_NODE_GONE:
         break;
     default:
         sim_fail(w, "a node hears %s", trpi_msg_name(msg->type));
