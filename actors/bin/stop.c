@@ -172,6 +172,7 @@ static void sweep(void) {
         sweep_logs_of(dir);
     }
     trpi_names_free(names, count);
+    (void)trpi_session_root_remove();
 }
 
 /* ---- The command ---- */

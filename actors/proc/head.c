@@ -419,14 +419,6 @@ static trp_code write_pidfile(head *h, trp_error *err) {
     return code;
 }
 
-static void remove_pidfile(head *h) {
-    if (h->pidfile.path[0]) {
-        unlink(h->pidfile.path);
-        *strrchr(h->pidfile.path, '/') = '\0';
-        rmdir(h->pidfile.path); /* the cluster's directory, when we were the last in it */
-    }
-}
-
 static trp_code open_head(head *h, const trpi_head_options *options, trp_error *err) {
     trp_code code = trpi_config_load(err);
     if (code == TRP_OK) {
@@ -462,7 +454,7 @@ static void close_head(head *h) {
     }
     trpi_sock_close(h->sock);
     trpi_net_close(h->net);
-    remove_pidfile(h);
+    trpi_pidfile_remove(&h->pidfile);
     if (h->signal_fd >= 0) {
         close(h->signal_fd);
     }

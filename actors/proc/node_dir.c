@@ -20,15 +20,6 @@ static trp_code open_inner(trpi_node *node, trp_error *err) {
     return trpi_sock_bind(node->inner, endpoint, NULL, 0, err);
 }
 
-static void remove_pidfile(trpi_pidfile *file) {
-    if (file->path[0]) {
-        unlink(file->path);
-        *strrchr(file->path, '/') = '\0';
-        rmdir(file->path); /* the cluster's directory, when we were the last in it */
-        file->path[0] = '\0';
-    }
-}
-
 /* Replaces the one of the last registration, which may have been with another cluster. */
 static trp_code write_pidfile(trpi_node *node, const char *cluster_dir, trp_error *err) {
     trpi_pidfile *file = &node->pidfile, before = *file;
@@ -42,7 +33,7 @@ static trp_code write_pidfile(trpi_node *node, const char *cluster_dir, trp_erro
     TRPI_SET(file->dir, node->dir);
     trp_code code = trpi_pidfile_write(file, err);
     if (strcmp(before.path, file->path) != 0) {
-        remove_pidfile(&before);
+        trpi_pidfile_remove(&before);
     }
     return code;
 }
@@ -76,5 +67,5 @@ void trpi_node_dir_close(trpi_node *node) {
 }
 
 void trpi_node_pidfile_remove(trpi_node *node) {
-    remove_pidfile(&node->pidfile);
+    trpi_pidfile_remove(&node->pidfile);
 }

@@ -2,10 +2,13 @@
 #include "core/sys/session.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -18,6 +21,7 @@
 /* The longest socket below ROOT: "/cccccccc/node-uuuuuuuu/w" and the 20 digits of a token. */
 #define BELOW_ROOT_BYTES 45
 #define PIDFILE_MAX_BYTES 4096
+#define LOCK_TRIES 2000 /* a millisecond each */
 
 /* Somebody else's directory, or one that others may write to, would let them take our sockets over.
  */
@@ -65,15 +69,55 @@ trp_code trpi_session_root(char *out, size_t size, trp_error *err) {
     return code;
 }
 
+bool trpi_session_root_remove(void) {
+    char root[PATH_MAX];
+    const char *given = getenv("TROUPE_SESSION_ROOT");
+    if (given != NULL && *given != '\0') {
+        return false;
+    }
+    trpi_format(root, sizeof(root), "/tmp/troupe-%u", (unsigned)geteuid());
+    return rmdir(root) == 0; /* fails while anything is in it: right so */
+}
+
+/* ---- The lock ---- */
+
+/* The directory of a path without a slash at its end. */
+static void parent_of(const char *path, char *out, size_t size) {
+    const char *slash = strrchr(path, '/');
+    trpi_format(out, size, "%.*s", slash != NULL ? (int)(slash - path) : 0, path);
+}
+
+/* Who writes a pid file and who sweeps those of the dead must not do it at once: what is empty for
+ * the one is about to be used by the other. -1 when there is no root, or somebody keeps it locked
+ * for long: then the files are as safe as they were without. */
+static int lock_root(const char *root) {
+    int fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    for (int i = 0; fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0; i++) {
+        if (errno != EWOULDBLOCK || i == LOCK_TRIES) {
+            close(fd);
+            return -1;
+        }
+        (void)poll(NULL, 0, 1);
+    }
+    return fd;
+}
+
+static void unlock_root(int fd) {
+    if (fd >= 0) {
+        close(fd); /* and nobody else has it */
+    }
+}
+
 /* ---- Pid files ---- */
 
 trp_code trpi_pidfile_write(const trpi_pidfile *pidfile, trp_error *err) {
-    char line[PIDFILE_MAX_BYTES], parent[sizeof(pidfile->path)];
-    const char *slash = strrchr(pidfile->path, '/');
-    if (slash == NULL) {
-        return trpi_fail(err, TRP_EINVALID, "pid file %s: not an absolute path", pidfile->path);
+    char line[PIDFILE_MAX_BYTES], parent[sizeof(pidfile->path)], root[sizeof(pidfile->path)];
+    parent_of(pidfile->path, parent, sizeof(parent));
+    parent_of(parent, root, sizeof(root));
+    if (*root == '\0') {
+        return trpi_fail(err, TRP_EINVALID, "pid file %s: not below a session directory",
+                         pidfile->path);
     }
-    trpi_format(parent, sizeof(parent), "%.*s", (int)(slash - pidfile->path), pidfile->path);
     trp_code code = trpi_dir_make(parent, 0700, err);
     if (code != TRP_OK) {
         return code;
@@ -82,7 +126,28 @@ trp_code trpi_pidfile_write(const trpi_pidfile *pidfile, trp_error *err) {
                 (unsigned long long)pidfile->start_time,
                 pidfile->address[0] != '\0' ? pidfile->address : "-",
                 pidfile->cluster[0] != '\0' ? pidfile->cluster : "-", pidfile->dir);
-    return trpi_file_write_atomic(pidfile->path, trp_bytes_of(line), err);
+    int lock = lock_root(root);
+    code = trpi_dir_make(parent, 0700, err); /* it was swept before it was locked */
+    if (code == TRP_OK) {
+        code = trpi_file_write_atomic(pidfile->path, trp_bytes_of(line), err);
+    }
+    unlock_root(lock);
+    return code;
+}
+
+void trpi_pidfile_remove(trpi_pidfile *pidfile) {
+    char parent[sizeof(pidfile->path)], root[sizeof(pidfile->path)];
+    if (pidfile->path[0] == '\0') {
+        return;
+    }
+    parent_of(pidfile->path, parent, sizeof(parent));
+    parent_of(parent, root, sizeof(root));
+    int lock = lock_root(root);
+    (void)unlink(pidfile->path);
+    (void)rmdir(parent); /* when we were the last in it */
+    unlock_root(lock);
+    (void)trpi_session_root_remove();
+    pidfile->path[0] = '\0';
 }
 
 static bool ends_with(const char *text, const char *suffix) {
@@ -204,32 +269,40 @@ trp_code trpi_pidfile_list(trpi_pidfile **ret_files, bool **ret_alive, size_t *r
     return TRP_OK;
 }
 
-static void remove_dead(const trpi_pidfile *file) {
+static void remove_dead(const char *root, const trpi_pidfile *file) {
     trp_error err;
+    trpi_pidfile now;
     /* The directory first: as long as the pid file is there, the next sweep tries again. */
     if (file->dir[0] != '\0' && trpi_dir_remove(file->dir, &err) != TRP_OK) {
         trpi_log(TRPI_WARN, "sweep_failed", "%s", err.message);
         return;
     }
-    (void)unlink(file->path);
     char cluster_dir[sizeof(file->path)];
-    const char *slash = strrchr(file->path, '/');
-    trpi_format(cluster_dir, sizeof(cluster_dir), "%.*s", (int)(slash - file->path), file->path);
+    parent_of(file->path, cluster_dir, sizeof(cluster_dir));
+    int lock = lock_root(root);
+    /* Since we looked, a new process may have taken the place: a head that was started again. */
+    if (read_pidfile(root, cluster_dir, file->path + strlen(cluster_dir) + 1, &now) &&
+        now.pid == file->pid && now.start_time == file->start_time) {
+        (void)unlink(file->path);
+    }
     (void)rmdir(cluster_dir); /* fails while another process of the cluster uses it: right so */
+    unlock_root(lock);
 }
 
 void trpi_session_sweep(void) {
+    char root[PATH_MAX];
     trpi_pidfile *files;
     bool *alive;
     size_t count;
     trp_error err;
-    if (trpi_pidfile_list(&files, &alive, &count, &err) != TRP_OK) {
+    if (trpi_session_root(root, sizeof(root), &err) != TRP_OK ||
+        trpi_pidfile_list(&files, &alive, &count, &err) != TRP_OK) {
         trpi_log(TRPI_WARN, "sweep_failed", "%s", err.message);
         return;
     }
     for (size_t i = 0; i < count; i++) {
         if (!alive[i]) {
-            remove_dead(&files[i]);
+            remove_dead(root, &files[i]);
         }
     }
     free(files);

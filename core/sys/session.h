@@ -19,6 +19,9 @@
  * ours alone, or so long that paths of sockets below it would not fit into 107 characters. */
 TRP_CHECKED trp_code trpi_session_root(char *out, size_t size, trp_error *err);
 
+/* Removes ROOT when nothing is in it and nobody gave it to us: true when it is gone. */
+bool trpi_session_root_remove(void);
+
 typedef struct trpi_pidfile {
     char path[256];
     pid_t pid;
@@ -31,6 +34,8 @@ typedef struct trpi_pidfile {
 
 /* Atomic; makes the directory that the file is in. `role` is told by the file's name. */
 TRP_CHECKED trp_code trpi_pidfile_write(const trpi_pidfile *pidfile, trp_error *err);
+/* At the end of its process; empties its path. One with an empty path is fine. */
+void trpi_pidfile_remove(trpi_pidfile *pidfile);
 /* All pid files under ROOT; `alive` tells whether the process still is that one. Free both with
  * free(). */
 TRP_CHECKED trp_code trpi_pidfile_list(trpi_pidfile **ret_files, bool **ret_alive,

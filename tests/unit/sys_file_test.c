@@ -1,9 +1,11 @@
 /* sys_file_test.c: files, host and session of core/sys. */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -325,6 +327,36 @@ static void a_pid_file_that_points_outside_or_is_damaged_moves_nothing(void **st
     assert_int_equal(rmdir(victim), 0);
 }
 
+static atomic_bool sweeps;
+
+static void *keep_sweeping(void *arg) {
+    while (atomic_load(&sweeps)) {
+        trpi_session_sweep();
+    }
+    return arg;
+}
+
+static void a_sweep_takes_nothing_from_one_that_takes_the_place_of_the_dead(void **state) {
+    pthread_t sweeper;
+    uint64_t ours = trpi_process_start_time(getpid());
+    atomic_store(&sweeps, true);
+    assert_int_equal(pthread_create(&sweeper, NULL, keep_sweeping, NULL), 0);
+    for (int i = 0; i < 300; i++) {
+        write_pidfile("44444444/head.pid", NULL, 0x7ffffff0, 5);
+        write_pidfile("44444444/head.pid", NULL, getpid(), ours);
+        assert_true(trpi_file_exists(in_dir("44444444/head.pid")));
+    }
+    atomic_store(&sweeps, false);
+    pthread_join(sweeper, NULL);
+    assert_true(trpi_file_exists(in_dir("44444444/head.pid")));
+    trpi_pidfile file = {0};
+    snprintf(file.path, sizeof(file.path), "%s", in_dir("44444444/head.pid"));
+    trpi_pidfile_remove(&file);
+    assert_string_equal(file.path, "");
+    assert_false(trpi_file_exists(in_dir("44444444")));
+    trpi_pidfile_remove(&file); /* nothing left to remove */
+}
+
 #define IN_DIR(test) cmocka_unit_test_setup_teardown(test, make_dir, remove_dir)
 #define IN_SESSION(test) cmocka_unit_test_setup_teardown(test, make_session, remove_session)
 
@@ -348,6 +380,7 @@ int main(void) {
         IN_SESSION(a_root_that_is_too_long_for_sockets_is_refused),
         IN_SESSION(a_pid_file_says_who_and_whether_it_lives),
         IN_SESSION(a_sweep_takes_the_dead_and_leaves_the_living),
+        IN_SESSION(a_sweep_takes_nothing_from_one_that_takes_the_place_of_the_dead),
         IN_SESSION(a_pid_file_that_points_outside_or_is_damaged_moves_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
