@@ -127,7 +127,11 @@ void trpi_text_death(const trpi_cluster *c, const trpi_actor_rec *actor, const t
                      const trpi_life_end *end, const char *detail, char *out, size_t size) {
     char who[192], where[160] = "", sequel[256], why[512];
     trpi_text_actor(actor, who, sizeof(who));
-    if (death->node && death->pid) {
+    if (death->cause == TRP_CAUSE_NODE_DIED && detail[0]) { /* which tells of the node itself */
+        if (death->pid) {
+            trpi_format(where, sizeof(where), ", pid %" PRId64, death->pid);
+        }
+    } else if (death->node && death->pid) {
         char node[128];
         trpi_text_node(c, death->node, node, sizeof(node));
         trpi_format(where, sizeof(where), " on %s, pid %" PRId64, node, death->pid);
