@@ -280,9 +280,11 @@ TRP_CHECKED trp_code trp_next_done(trp_runtime *rt, uint64_t timeout_ms, trp_ref
                                    trp_error *err);
 int trp_done_fd(trp_runtime *rt);
 
-/* Calls fn once when the ref is done, on a thread of the runtime or, if it is done already, before
- * this returns. fn must not block; trp_get() of this ref does not block in it, and it may make
- * calls and release the ref. Not called any more once the ref is released. */
+/* Calls fn once when the ref is done, on a thread of the runtime, the same for all, or, if it is
+ * done already, before this returns. fn must not block: on that thread whatever would wait behaves
+ * as with a timeout of 0, and what must ask the head is TRP_EINVALID. trp_get() of this ref does
+ * not block in it, and it may make calls and release the ref, but not shut the runtime down. Not
+ * called any more once the ref is released; a call that has begun by then runs to its end. */
 typedef void (*trp_done_fn)(trp_runtime *rt, trp_ref ref, void *arg);
 TRP_CHECKED trp_code trp_on_done(trp_runtime *rt, trp_ref ref, trp_done_fn fn, void *arg,
                                  trp_error *err);
