@@ -70,20 +70,32 @@ finish() {
     rm -rf "$work"
     exit "$code"
 }
+
+# An interrupt ends the script at once, but for the instant in which something has been started and
+# nobody knows its number yet: it waits for that.
+is_starting=no
+interrupted=
+interrupt() { [ "$is_starting" = yes ] && interrupted=$1 || exit "$1"; }
+started() {
+    is_starting=no
+    [ -z "$interrupted" ] || exit "$interrupted"
+}
 trap finish EXIT
-trap 'exit 129' HUP
-trap 'exit 130' INT
-trap 'exit 143' TERM
+trap 'interrupt 129' HUP
+trap 'interrupt 130' INT
+trap 'interrupt 143' TERM
 
 # begin SIGNAL COMMAND...: runs it in the background, in a process group of its own (set -m), so that an
 # interrupt reaches this shell at once, and the command only through finish(). await: for its end.
 begin() {
+    is_starting=yes
     job_signal=$1
     shift
     set -m
     "$@" &
     job=$!
     set +m
+    started
 }
 await() {
     wait "$job"
@@ -129,10 +141,12 @@ train() {
     begin INT "$build/examples/train_gpt2" --address "$address" --data "$data" \
         --storage "$work/runs" --name "$name" --steps "$steps" --num-workers 2 --layers 4 \
         --width 256 --batch 8 --lr 0.001 --checkpoint-every 5 "${more[@]}" "$@" >"$work/$name.txt" 2>&1
+    is_starting=yes
     set -m
     tail -n +1 -s 0.2 -f --pid="$job" "$work/$name.txt" &
     showing=$!
     set +m
+    started
     await
     code=$?
     wait "$showing"

@@ -158,14 +158,14 @@ static trp_code start_cluster(const char *warm_workers, char *ret_address, size_
     if (warm_workers != NULL && setenv("TROUPE_WARM_WORKERS", warm_workers, 1) != 0) {
         return trpi_fail(err, TRP_ENOMEM, "environment: out of memory");
     }
-    code = trpi_daemon_start(head_argv, 4, &head, err);
+    code = trpi_daemon_start(head_argv, 4, -1, &head, err);
     if (code != TRP_OK) {
         return trpi_context(err, code, "head");
     }
     trpi_daemon_adopt_log(&head, "head", head.words[1]);
     close(head.pidfd);
     trpi_format(ret_address, size, "%s", head.words[0]);
-    code = trpi_daemon_start(node_argv, 8, &node, err);
+    code = trpi_daemon_start(node_argv, 8, -1, &node, err);
     if (code != TRP_OK) {
         return trpi_context(err, code, "node daemon");
     }

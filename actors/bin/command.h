@@ -80,9 +80,12 @@ typedef struct trpi_daemon {
 } trpi_daemon;
 
 /* Runs `troupe ARGV...` in a session of its own and waits until it is ready. The option --ready-fd
- * is added to argv, which has room for it. TRP_EIO with its reason and the end of its log. */
-TRP_CHECKED trp_code trpi_daemon_start(const char **argv, size_t count, trpi_daemon *ret_daemon,
-                                       trp_error *err);
+ * is added to argv, which has room for it. TRP_EIO with its reason and the end of its log;
+ * TRP_ECANCELED as soon as interrupt_fd (-1: none) is readable. After a failure it is gone. */
+TRP_CHECKED trp_code trpi_daemon_start(const char **argv, size_t count, int interrupt_fd,
+                                       trpi_daemon *ret_daemon, trp_error *err);
+/* Ends one in good order, or not. */
+void trpi_daemon_stop(const trpi_daemon *daemon);
 /* Moves its log to where the rest of its cluster is. */
 void trpi_daemon_adopt_log(trpi_daemon *daemon, const char *role, const char *cluster);
 /* Waits for the end of a process; false when the deadline has passed. */

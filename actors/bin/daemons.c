@@ -18,6 +18,7 @@
 #include "core/sys/process.h"
 
 #define LOG_SHOWN 2000 /* bytes of a failed daemon's log */
+#define STOP_MS 5000
 
 /* ---- Starting one ---- */
 
@@ -43,16 +44,21 @@ static trp_code spawn(const char **argv, size_t count, int ready_fd, int log_fd,
     return trpi_process_spawn(&how, ret_pid, err);
 }
 
-/* One line, or what came before the end or the deadline. */
-static void read_line(int fd, char *line, size_t size, uint64_t deadline_ns) {
+/* One line, or what came before the end, the deadline or an interrupt, which returns true. */
+static bool read_line(int fd, int interrupt_fd, char *line, size_t size, uint64_t deadline_ns) {
     size_t used = 0;
+    bool interrupted = false;
     while (used + 1 < size && memchr(line, '\n', used) == NULL) {
-        trpi_poll_item item = {.fd = fd};
-        if (trpi_poll(&item, 1, trpi_left_ms(deadline_ns)) != TRP_OK) {
+        trpi_poll_item items[] = {{.fd = fd}, {.fd = interrupt_fd}};
+        if (trpi_poll(items, interrupt_fd >= 0 ? 2 : 1, trpi_left_ms(deadline_ns)) != TRP_OK) {
             if (trpi_now_ns() >= deadline_ns) {
                 break;
             }
             continue;
+        }
+        interrupted = items[1].ready;
+        if (interrupted) {
+            break;
         }
         ssize_t got = read(fd, line + used, size - 1 - used);
         if (got <= 0) {
@@ -62,6 +68,7 @@ static void read_line(int fd, char *line, size_t size, uint64_t deadline_ns) {
     }
     line[used] = '\0';
     line[strcspn(line, "\n")] = '\0';
+    return interrupted;
 }
 
 static trp_code take_ready_line(const char *line, trpi_daemon *daemon, trp_error *err) {
@@ -102,8 +109,16 @@ static trp_code open_log(trpi_daemon *daemon, int *ret_fd, trp_error *err) {
     return TRP_OK;
 }
 
-trp_code trpi_daemon_start(const char **argv, size_t count, trpi_daemon *ret_daemon,
-                           trp_error *err) {
+void trpi_daemon_stop(const trpi_daemon *daemon) {
+    trpi_pidfd_signal(daemon->pidfd, SIGTERM);
+    if (!trpi_daemon_await_end(daemon->pidfd, trpi_deadline_ns(STOP_MS))) {
+        trpi_kill_group(daemon->pid, SIGKILL);
+        (void)trpi_daemon_await_end(daemon->pidfd, trpi_deadline_ns(STOP_MS));
+    }
+}
+
+trp_code trpi_daemon_start(const char **argv, size_t count, int interrupt_fd,
+                           trpi_daemon *ret_daemon, trp_error *err) {
     trpi_daemon daemon = {.pidfd = -1};
     char line[1024] = "";
     int log_fd = -1, ready[2] = {-1, -1};
@@ -122,10 +137,13 @@ trp_code trpi_daemon_start(const char **argv, size_t count, trpi_daemon *ret_dae
     daemon.pidfd = trpi_pidfd_open(daemon.pid);
     close(ready[1]); /* so that its death ends the line */
     ready[1] = -1;
-    read_line(ready[0], line, sizeof(line),
-              trpi_deadline_ns(trpi_config(TRPI_CONFIG_START_TIMEOUT_MS)));
-    code = take_ready_line(line, &daemon, err);
-    if (code != TRP_OK) {
+    bool interrupted = read_line(ready[0], interrupt_fd, line, sizeof(line),
+                                 trpi_deadline_ns(trpi_config(TRPI_CONFIG_START_TIMEOUT_MS)));
+    code = interrupted ? trpi_fail(err, TRP_ECANCELED, "interrupted")
+                       : take_ready_line(line, &daemon, err);
+    if (interrupted) {
+        trpi_daemon_stop(&daemon);
+    } else if (code != TRP_OK) {
         trpi_kill_group(daemon.pid, SIGKILL);
         (void)trpi_daemon_await_end(daemon.pidfd, trpi_deadline_ns(1000));
     }

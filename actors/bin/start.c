@@ -23,8 +23,9 @@ typedef struct start_flags {
 
 typedef struct started {
     trpi_daemon head, node;
-    bool has_head;
+    bool has_head, has_node;
     char address[160]; /* that other processes of this host use */
+    int interrupt_fd;  /* readable when a signal asks for the end */
 } started;
 
 /* ---- Starting ---- */
@@ -39,7 +40,7 @@ static trp_code start_head(const start_flags *flags, started *s, trp_error *err)
         argv[count++] = "--host";
         argv[count++] = flags->node.host;
     }
-    trp_code code = trpi_daemon_start(argv, count, &s->head, err);
+    trp_code code = trpi_daemon_start(argv, count, s->interrupt_fd, &s->head, err);
     if (code != TRP_OK) {
         return trpi_context(err, code, "head");
     }
@@ -61,11 +62,12 @@ static trp_code start_node(const start_flags *flags, started *s, trp_error *err)
                          "--host 0.0.0.0: give the one address that other hosts reach this one by");
     }
     size_t count = trpi_node_flags_append(&node, argv, 4);
-    trp_code code = trpi_daemon_start(argv, count, &s->node, err);
+    trp_code code = trpi_daemon_start(argv, count, s->interrupt_fd, &s->node, err);
     if (code != TRP_OK) {
         return trpi_context(err, code, "node daemon");
     }
     trpi_daemon_adopt_log(&s->node, "node", s->node.words[1]);
+    s->has_node = true;
     return TRP_OK;
 }
 
@@ -113,21 +115,43 @@ static void print_started(const start_flags *flags, const started *s) {
     fflush(stdout);
 }
 
-/* ---- --block ---- */
+/* ---- Interrupts ----
+ *
+ * From before the first daemon is started until the end, the signals that would end this command
+ * wait in a descriptor: half a cluster is undone first. */
 
-/* Until a signal asks for the end, or one of the daemons is gone. */
+static int hold_signals(sigset_t *ret_signals) {
+    sigemptyset(ret_signals);
+    sigaddset(ret_signals, SIGINT);
+    sigaddset(ret_signals, SIGTERM);
+    sigaddset(ret_signals, SIGHUP);
+    sigprocmask(SIG_BLOCK, ret_signals, NULL);
+    return signalfd(-1, ret_signals, SFD_CLOEXEC);
+}
+
+static bool is_interrupted(const started *s) {
+    trpi_poll_item item = {.fd = s->interrupt_fd};
+    return trpi_poll(&item, 1, 0) == TRP_OK && item.ready;
+}
+
+/* What was started for nothing must not stay. */
+static void undo(const started *s) {
+    size_t stopped;
+    trp_error err;
+    if (s->has_head && trpi_stop_clusters(s->head.words[1], NULL, &stopped, &err) != TRP_OK) {
+        fprintf(stderr, "troupe start: the head still runs: %s\n", err.message);
+    }
+    if (!s->has_head && s->has_node) {
+        trpi_daemon_stop(&s->node);
+    }
+}
+
+/* --block: until a signal asks for the end, or one of the daemons is gone. */
 static int block(const started *s) {
-    sigset_t signals;
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGINT);
-    sigaddset(&signals, SIGTERM);
-    sigaddset(&signals, SIGHUP);
-    sigprocmask(SIG_BLOCK, &signals, NULL);
-    int signal_fd = signalfd(-1, &signals, SFD_CLOEXEC);
-    trpi_poll_item items[] = {{.fd = signal_fd}, {.fd = s->node.pidfd}, {.fd = s->head.pidfd}};
+    trpi_poll_item items[] = {
+        {.fd = s->interrupt_fd}, {.fd = s->node.pidfd}, {.fd = s->head.pidfd}};
     while (trpi_poll(items, s->has_head ? 3 : 2, -1) != TRP_OK) {
     }
-    close(signal_fd);
     if (!items[0].ready) {
         bool is_node = items[1].ready;
         fprintf(stderr, "troupe start: the %s has ended; its log: %s\n", is_node ? "node" : "head",
@@ -141,13 +165,20 @@ static int block(const started *s) {
     return items[0].ready ? TRPI_EXIT_OK : TRPI_EXIT_FAILED;
 }
 
-/* What was started for nothing must not stay. */
-static void undo(const started *s) {
-    size_t stopped;
-    trp_error err;
-    if (s->has_head && trpi_stop_clusters(s->head.words[1], NULL, &stopped, &err) != TRP_OK) {
-        fprintf(stderr, "troupe start: the head still runs: %s\n", err.message);
+static trp_code start(const start_flags *flags, started *s, trp_error *err) {
+    trp_code code;
+    if (flags->is_head) {
+        code = start_head(flags, s, err);
+    } else {
+        code = trpi_client_address(flags->address, s->address, sizeof(s->address), err);
     }
+    if (code == TRP_OK) {
+        code = start_node(flags, s, err);
+    }
+    if (code == TRP_OK && !flags->blocks && is_interrupted(s)) {
+        code = trpi_fail(err, TRP_ECANCELED, "interrupted");
+    }
+    return code;
 }
 
 int trpi_command_start(int argc, char **argv) {
@@ -177,17 +208,11 @@ int trpi_command_start(int argc, char **argv) {
         return trpi_usage_error(usage.command, "%s", err.message);
     }
     trpi_session_sweep();
-    trp_code code;
-    if (flags.is_head) {
-        code = start_head(&flags, &s, &err);
-    } else {
-        code = trpi_client_address(flags.address, s.address, sizeof(s.address), &err);
-    }
-    if (code == TRP_OK) {
-        code = start_node(&flags, &s, &err);
-    }
-    if (code != TRP_OK) {
+    sigset_t signals;
+    s.interrupt_fd = hold_signals(&signals);
+    if (start(&flags, &s, &err) != TRP_OK) {
         undo(&s);
+        sigprocmask(SIG_UNBLOCK, &signals, NULL); /* an interrupt ends us here, as it should */
         return trpi_failed(usage.command, &err);
     }
     print_started(&flags, &s);
