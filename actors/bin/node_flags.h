@@ -16,7 +16,9 @@ typedef struct trpi_node_flags { /* as typed; NULL where not given */
      &(flags).host, NULL},                                                                         \
         {"--num-cpus", "N", "CPUs to offer (default: all of the machine)", &(flags).cpus, NULL},   \
         {"--num-gpus", "N", "GPUs to offer (default: all of the machine)", &(flags).gpus, NULL},   \
-        {"--memory", "SIZE", "memory to offer, e.g. 8GiB (default: 70 % of what is available)",    \
+        {"--memory", "SIZE",                                                                       \
+         "memory to offer, e.g. 8GiB (default: 70 % of what is available;"                         \
+         " every node of a host takes that much: share it out yourself)",                          \
          &(flags).memory, NULL},                                                                   \
         {"--resources", "LIST", "resources of your own, e.g. disk=4,licence=1",                    \
          &(flags).resources, NULL},                                                                \

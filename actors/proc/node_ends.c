@@ -37,7 +37,9 @@ void trpi_node_worker_end(trpi_node *node, trpi_node_worker *worker, trp_cause c
         return;
     }
     if (is_first || worker->kill_at_ns != 0) {
-        set_asked(worker, cause, reason);
+        /* Who asked for an orderly end, and asks again without a grace, does not get one. */
+        bool is_forced = !is_first && cause == TRP_CAUSE_STOPPED;
+        set_asked(worker, is_forced ? TRP_CAUSE_KILLED : cause, reason);
         worker->kill_at_ns = 0;
     }
     if (worker->phase == TRPI_WORKER_WANTED) {
@@ -130,13 +132,11 @@ void trpi_node_worker_kill_due(trpi_node *node, uint64_t token) {
         return;
     }
     char reason[512];
-    trp_cause cause = worker->asked_cause;
     trpi_format(reason, sizeof reason, "%s%sit had not ended when its grace was over",
                 worker->asked_reason, *worker->asked_reason ? "; " : "");
     trpi_log(TRPI_WARN, "grace_over", "actor=%llu pid=%d", (unsigned long long)worker->actor,
              (int)worker->pid);
-    trpi_node_worker_end(node, worker, cause == TRP_CAUSE_STOPPED ? TRP_CAUSE_KILLED : cause,
-                         reason);
+    trpi_node_worker_end(node, worker, worker->asked_cause, reason);
 }
 
 void trpi_node_worker_overdue(trpi_node *node, uint64_t token) {
