@@ -38,6 +38,7 @@
 #define FAREWELL_MS 200                     /* after the last goodbye: what was sent gets out */
 #define NS_PER_S UINT64_C(1000000000)
 #define LIST_KEPT_BYTES ((size_t)1 << 20) /* above this a list gives its memory back */
+#define PART_KEPT_BYTES ((size_t)1 << 16) /* above this a part of a file does */
 #define HEARTBEATS_PER_TIMEOUT 2          /* at least: one may be late */
 
 typedef struct head {
@@ -292,7 +293,11 @@ static void run(head *h) {
 /* ---- Files by their content: what their store asks of the rest ---- */
 
 static void send_blob(void *arg, uint64_t peer, const trpi_msg *msg) {
-    send_message(arg, peer, msg);
+    head *h = arg;
+    send_message(h, peer, msg);
+    if (h->frame.size > PART_KEPT_BYTES) {
+        trp_buf_release(&h->frame);
+    }
 }
 
 static uint64_t blob_holder(void *arg, const char *hash, uint64_t job) {
@@ -306,13 +311,9 @@ static bool blob_is_used(void *arg, const char *hash) {
 }
 
 static void open_blobs(head *h) {
-    char dir[sizeof(h->pidfile.path) + 16];
     trpi_head_blobs_calls calls = {
         .send = send_blob, .holder = blob_holder, .is_used = blob_is_used, .arg = h};
-    const char *slash = strrchr(h->pidfile.path, '/');
-    trpi_format(dir, sizeof(dir), "%.*s/head-files", (int)(slash - h->pidfile.path),
-                h->pidfile.path);
-    h->blobs = trpi_head_blobs_new(dir, &calls);
+    h->blobs = trpi_head_blobs_new(h->pidfile.dir, &calls);
 }
 
 /* ---- Beginning and end ---- */
@@ -407,6 +408,8 @@ static trp_code write_pidfile(head *h, trp_error *err) {
         return code;
     }
     trpi_format(h->pidfile.path, sizeof(h->pidfile.path), "%s/%.8s/head.pid", root, h->cluster_id);
+    /* Who sweeps after a killed head finds its files by this. */
+    trpi_format(h->pidfile.dir, sizeof(h->pidfile.dir), "%s/%.8s/head-files", root, h->cluster_id);
     h->pidfile.pid = getpid();
     h->pidfile.start_time = trpi_process_start_time(h->pidfile.pid);
     TRPI_SET(h->pidfile.role, "head");

@@ -192,6 +192,22 @@ static json_t *list_groups(const trpi_cluster *cluster, uint64_t now_ns) {
     return rows;
 }
 
+/* What only a submitted job has. */
+static void set_submission(json_t *row, const trpi_job_view *view, uint64_t now_ns) {
+    if (!view->submitted) {
+        return;
+    }
+    json_t *argv = json_array();
+    for (size_t i = 0; i < view->argv_count; i++) {
+        json_array_append_new(argv, trpi_json_of_text(view->argv[i]));
+    }
+    json_object_set_new(row, "argv", argv);
+    set_number(row, "node", (int64_t)view->node);
+    set_number(row, "exit_code", view->exit_code);
+    set_number(row, "signal", view->signal);
+    set_seconds(row, "duration_s", view->started_ns, view->running ? now_ns : view->ended_ns);
+}
+
 static json_t *list_jobs(const trpi_cluster *cluster, uint64_t now_ns) {
     json_t *rows = json_array();
     trpi_job_view view;
@@ -200,7 +216,9 @@ static json_t *list_jobs(const trpi_cluster *cluster, uint64_t now_ns) {
         json_t *row = json_object();
         set_number(row, "id", (int64_t)view.id);
         set_text(row, "name", view.name);
-        set_text(row, "state", view.running ? "running" : "finished");
+        set_text(row, "state", trpi_job_state_name(view.state));
+        json_object_set_new(row, "submitted", json_boolean(view.submitted));
+        set_submission(row, &view, now_ns);
         set_text(row, "namespace", view.namespace_name);
         set_text(row, "exe", view.exe);
         set_number(row, "pid", view.pid);

@@ -141,12 +141,15 @@ static void put_entry(char **env, size_t *count, const char *entry) {
 }
 
 static char **make_environment(const trpi_node *node, const trpi_msg_job_start *start) {
-    char own[3][256];
+    char own[4][256];
     size_t count = 0, room = 0;
     trpi_format(own[0], sizeof own[0], "%s=%s", TRPI_ENV_ADDRESS,
                 start->address[0] ? start->address : node->options->address);
     trpi_format(own[1], sizeof own[1], "%s=%llu", TRPI_ENV_JOB, (unsigned long long)start->job);
     trpi_format(own[2], sizeof own[2], "%s=%s", TRPI_ENV_PACKAGE, start->package);
+    /* What the guard of a killed daemon knows its processes by: a job's children outlive its
+     * leader, who dies with the daemon. */
+    trpi_format(own[3], sizeof own[3], "%s=%s", TRPI_ENV_NODE_DIR, node->dir);
     while (environ[room]) {
         room++;
     }

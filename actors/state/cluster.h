@@ -204,7 +204,7 @@ typedef struct trpi_job_view {
     bool submitted, stopping;
     const char *const *argv; /* of one that was submitted */
     size_t argv_count;
-    int64_t pid;
+    int64_t pid, exit_code, signal;        /* these two of a submitted one that has ended */
     bool running;                          /* state PENDING or RUNNING */
     uint64_t started_ns, ended_ns, actors; /* actors that are not dead */
 } trpi_job_view;

@@ -329,6 +329,8 @@ void trpi_job_exited(trpi_cluster *c, trpi_node_rec *node, const trpi_msg_job_ex
     } else {
         trpi_format(reason, sizeof(reason), "exit code %" PRId64, msg->exit_code);
     }
+    job->exit_code = msg->exit_code;
+    job->signal = msg->signal;
     bool good = msg->exit_code == 0 && msg->signal == 0;
     end_job(c, job,
             job->stopping ? TRPI_JOB_STOPPED

@@ -119,6 +119,7 @@ typedef struct trpi_job_rec {
     uint64_t node; /* that runs its driver; 0 = none yet, or none any more */
     uint64_t ran_on;
     trpi_texts argv, submitted_env;
+    int64_t exit_code, signal; /* once it has ended */
     uint64_t stop_grace_ms, stop_due_ns, said_end_ns;
     trpi_askers stoppers;
 } trpi_job_rec;

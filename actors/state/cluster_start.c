@@ -240,6 +240,7 @@ static void post_start(trpi_cluster *c, const trpi_actor_rec *actor, const trpi_
         .name = trpi_keep(c, actor->name),
         .exe = trpi_keep(c, job->exe),
         .cwd = trpi_keep(c, wants->cwd[0] ? wants->cwd : job->cwd),
+        .needs_cwd = wants->cwd[0] != '\0',
         .job = trpi_keep(c, job->name),
         .namespace_name = trpi_keep(c, job->namespace_name),
         .owner_job = actor->job,

@@ -222,6 +222,8 @@ bool trpi_cluster_next_job(const trpi_cluster *c, uint64_t *id, trpi_job_view *r
         .name = job->name,
         .namespace_name = job->namespace_name,
         .exe = job->exe,
+        .exit_code = job->exit_code,
+        .signal = job->signal,
         .reason = job->reason,
         .pid = job->pid,
         .running = job->state == TRPI_JOB_PENDING || job->state == TRPI_JOB_RUNNING,
