@@ -240,25 +240,29 @@ static void note_gone(trpi_store *s, uint64_t first, uint64_t last) {
     }
 }
 
+static int compare_clients(const void *a, const void *b) {
+    uint64_t x = ((const trpi_client_ref *)a)->client, y = ((const trpi_client_ref *)b)->client;
+    return (x > y) - (x < y);
+}
+
 /* The gap in front of each client that is left, and the one behind the last. */
 static void note_all_but(trpi_store *s, const trpi_msg_client_gone *msg) {
-    uint64_t first = 1;
-    while (first <= TRPI_MIN(msg->all_but_until, NUMBER_MAX)) {
-        uint64_t left = UINT64_MAX; /* the next one */
-        for (size_t i = 0; i < msg->clients_count; i++) {
-            if (msg->clients[i].client >= first) {
-                left = TRPI_MIN(left, msg->clients[i].client);
-            }
-        }
-        uint64_t last = TRPI_MIN(left - 1, msg->all_but_until);
-        if (first <= last) {
+    uint64_t first = 1, until = TRPI_MIN(msg->all_but_until, NUMBER_MAX - 1);
+    size_t count = msg->clients_count;
+    trpi_client_ref *left = trpi_alloc((count + 1) * sizeof(*left));
+    if (count > 0) {
+        memcpy(left, msg->clients, count * sizeof(*left));
+    }
+    qsort(left, count, sizeof(*left), compare_clients);
+    left[count].client = NUMBER_MAX;
+    for (size_t i = 0; i <= count && first <= until; i++) {
+        uint64_t last = TRPI_MIN(left[i].client - 1, until);
+        if (left[i].client > first && first <= last) {
             note_gone(s, first, last);
         }
-        if (left == UINT64_MAX) {
-            return;
-        }
-        first = left + 1;
+        first = TRPI_MAX(first, left[i].client + 1);
     }
+    free(left);
 }
 
 /* One that has a session here is alive, whatever the head thinks: it may see the memory. */

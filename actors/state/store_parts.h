@@ -80,6 +80,7 @@ typedef struct trpi_session {
 /* A hold for a client that is asked for at the object's home. */
 typedef struct trpi_relay {
     uint64_t id, session, request, object, client, deadline_ns;
+    bool is_late; /* the asker has been told that it takes too long */
 } trpi_relay;
 
 /* Clients first to last are gone. The head numbers them in rising order, so that there are no more

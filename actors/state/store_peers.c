@@ -11,6 +11,7 @@
 #include "actors/state/store_parts.h"
 
 #define PART_MAX_BYTES (UINT64_C(64) << 20)
+#define NODES_END (UINT64_C(1) << (64 - TRPI_OBJECT_NODE_SHIFT)) /* beyond: no object's home */
 
 static trpi_msg *ask_home(trpi_store *s, uint64_t object, trpi_msg_type type) {
     trpi_store_action *action = trpi_store_act(s, TRPI_STORE_ASK);
@@ -193,7 +194,7 @@ void trpi_store_copy_tick(trpi_store *s, trpi_object *copy) {
 /* The node that asks, in its newest incarnation: what an older one held is gone with it. NULL: it
  * is of an older one itself, or it is none. */
 static trpi_holder *fence(trpi_store *s, uint64_t node, uint64_t incarnation) {
-    if (node == 0 || node == s->config.node || node >> (64 - TRPI_OBJECT_NODE_SHIFT) != 0) {
+    if (node == 0 || node == s->config.node || node >= NODES_END) {
         return NULL;
     }
     trpi_holder *holder = trpi_store_node(s, node, true);
@@ -323,34 +324,46 @@ void trpi_store_relay_give_back(trpi_store *s, uint64_t object, uint64_t client,
     }
 }
 
-static void end_relay(trpi_store *s, trpi_relay *relay, trp_code code, const char *message) {
-    trpi_table_remove(&s->relays, relay->id);
+static void answer_relay(trpi_store *s, trpi_relay *relay, trp_code code, const char *message) {
     if (relay->session != 0) {
         trpi_store_done(s, relay->session, relay->request, code, message);
+        relay->session = 0;
     }
+}
+
+static void end_relay(trpi_store *s, trpi_relay *relay, trp_code code, const char *message) {
+    trpi_table_remove(&s->relays, relay->id);
+    answer_relay(s, relay, code, message);
     free(relay);
 }
 
+/* One that comes too late was given to nobody who knows of it. */
 static void take_relayed(trpi_store *s, uint64_t node, const trpi_msg_store_relayed *answer) {
     trpi_relay *relay = trpi_table_get(&s->relays, answer->request);
-    if (relay != NULL && relay->object >> TRPI_OBJECT_NODE_SHIFT == node) {
-        end_relay(s, relay, (trp_code)answer->code, trpi_store_text(s, "%s", answer->message));
+    if (relay == NULL || relay->object >> TRPI_OBJECT_NODE_SHIFT != node) {
+        return;
     }
+    if (relay->is_late && answer->code == TRP_OK) {
+        (void)relay_msg(s, relay->object, relay->client, false, 1);
+    }
+    end_relay(s, relay, (trp_code)answer->code, trpi_store_text(s, "%s", answer->message));
 }
 
-/* The home may have counted it, and only its answer be late: it is given back behind it. */
 void trpi_store_relays_tick(trpi_store *s) {
     trpi_relay *relay;
     uint64_t id = 0;
     while ((relay = trpi_table_next(&s->relays, &id)) != NULL) {
+        if (relay->is_late) {
+            continue;
+        }
         if (relay->deadline_ns > s->now_ns) {
             trpi_store_due(s, relay->deadline_ns);
             continue;
         }
-        uint64_t node = relay->object >> TRPI_OBJECT_NODE_SHIFT;
-        (void)relay_msg(s, relay->object, relay->client, false, 1);
-        end_relay(s, relay, TRP_ETIMEOUT,
-                  trpi_store_text(s, "the store of node n%" PRIu64 " has not answered", node));
+        relay->is_late = true;
+        answer_relay(s, relay, TRP_ETIMEOUT,
+                     trpi_store_text(s, "the store of node n%" PRIu64 " has not answered",
+                                     relay->object >> TRPI_OBJECT_NODE_SHIFT));
     }
 }
 
@@ -407,15 +420,16 @@ void trpi_store_peer_message(trpi_store *s, const trpi_store_event *event) {
 /* ---- The end of a node ---- */
 
 void trpi_store_node_gone(trpi_store *s, uint64_t node, uint64_t incarnation) {
-    trpi_holder *holder = trpi_store_node(s, node, false);
-    if (node == s->config.node) {
+    /* Where the head only said that there is no such node, it did not say which was the last. Else
+     * that is remembered, also of one that never asked: what it asked may come yet. */
+    bool is_last_known = incarnation != UINT64_MAX;
+    if (node == s->config.node || node >= NODES_END) {
         return;
     }
+    trpi_holder *holder = trpi_store_node(s, node, is_last_known);
     if (holder != NULL && holder->incarnation <= incarnation) {
         trpi_store_drop_holder(s, holder);
-        /* Where the head only said that there is no such node, it did not say which was the last.
-         */
-        holder->incarnation = incarnation == UINT64_MAX ? holder->incarnation : incarnation + 1;
+        holder->incarnation = is_last_known ? incarnation + 1 : holder->incarnation;
     }
     trpi_object *object;
     uint64_t id = 0;
