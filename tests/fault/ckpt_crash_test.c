@@ -63,43 +63,45 @@ static trp_code write_shard(const char *staging, int rank, uint64_t number, trp_
     return trpi_tensor_writer_finish(&writer, err);
 }
 
-static trp_code checkpoint(trpi_store *store, uint64_t attempt, uint64_t number, trp_error *err) {
+static trp_code checkpoint(trpi_ckpt_store *store, uint64_t attempt, uint64_t number,
+                           trp_error *err) {
     trp_code code = TRP_OK;
     trpi_manifest manifest = {.number = number, .step = number, .attempt = attempt, .world = RANKS};
     for (int rank = 0; !code && rank < RANKS; rank++) {
         trp_buf staging = {0};
-        code = trpi_store_stage(trpi_store_path(store), attempt, number, rank, &staging, err);
+        code = trpi_ckpt_store_stage(trpi_ckpt_store_path(store), attempt, number, rank, &staging,
+                                     err);
         if (!code) {
             code = write_shard((const char *)staging.data, rank, number, err);
         }
         if (!code) {
-            code = trpi_store_seal((const char *)staging.data, rank, &manifest, err);
+            code = trpi_ckpt_store_seal((const char *)staging.data, rank, &manifest, err);
         }
         trp_buf_release(&staging);
     }
     if (!code) {
-        code = trpi_store_commit(store, &manifest, NULL, err);
+        code = trpi_ckpt_store_commit(store, &manifest, NULL, err);
     }
     trpi_manifest_release(&manifest);
     return code;
 }
 
-static trpi_store *open_run(const char *name) {
+static trpi_ckpt_store *open_run(const char *name) {
     trp_error err;
-    trpi_store *store = NULL;
-    must(trpi_store_open(dir, name, TRPI_STORE_AUTO, &store, NULL, &err), &err);
+    trpi_ckpt_store *store = NULL;
+    must(trpi_ckpt_store_open(dir, name, TRPI_CKPT_STORE_AUTO, &store, NULL, &err), &err);
     return store;
 }
 
 /* Exit status of a child that runs `body` on its own store: 0, CRASHED, or 1 with a message. */
 static int in_child(const char *name, uint64_t crash_at,
-                    trp_code (*body)(trpi_store *, uint64_t, trp_error *), uint64_t arg) {
+                    trp_code (*body)(trpi_ckpt_store *, uint64_t, trp_error *), uint64_t arg) {
     pid_t pid = test_child_fork();
     if (pid == 0) {
         trp_error err = {0};
-        trpi_store *store = NULL;
-        trp_code code = trpi_store_open(dir, name, TRPI_STORE_AUTO, &store, NULL, &err);
-        trpi_store_crash_at(crash_at);
+        trpi_ckpt_store *store = NULL;
+        trp_code code = trpi_ckpt_store_open(dir, name, TRPI_CKPT_STORE_AUTO, &store, NULL, &err);
+        trpi_ckpt_store_crash_at(crash_at);
         code = code ? code : body(store, arg, &err);
         if (code) {
             fprintf(stderr, "child: %s\n", err.message);
@@ -110,11 +112,11 @@ static int in_child(const char *name, uint64_t crash_at,
 }
 
 /* Everything that is listed verifies, byte for byte, and so does every tensor; returns how many. */
-static size_t all_whole(const trpi_store *store) {
+static size_t all_whole(const trpi_ckpt_store *store) {
     trp_error err;
     trpi_checkpoint *list;
     size_t count;
-    must(trpi_store_list(store, &list, &count, &err), &err);
+    must(trpi_ckpt_store_list(store, &list, &count, &err), &err);
     for (size_t i = 0; i < count; i++) {
         char path[512];
         must(list[i].damage.code, &list[i].damage);
@@ -136,28 +138,28 @@ static size_t all_whole(const trpi_store *store) {
     return count;
 }
 
-static uint64_t newest_number(const trpi_store *store) {
+static uint64_t newest_number(const trpi_ckpt_store *store) {
     trp_error err;
     trpi_checkpoint *newest;
-    must(trpi_store_newest(store, TRPI_VERIFY_CHECKSUMS, NULL, NULL, &newest, &err), &err);
+    must(trpi_ckpt_store_newest(store, TRPI_VERIFY_CHECKSUMS, NULL, NULL, &newest, &err), &err);
     uint64_t number = newest->number;
     trpi_checkpoints_free(newest, 1);
     return number;
 }
 
 /* The next attempt sweeps, commits once more, and leaves no trace of what was interrupted. */
-static void successor_goes_on(trpi_store *store) {
+static void successor_goes_on(trpi_ckpt_store *store) {
     trp_error err;
     uint64_t next;
-    must(trpi_store_sweep(store, 2, &err), &err);
+    must(trpi_ckpt_store_sweep(store, 2, &err), &err);
     size_t before = all_whole(store);
-    must(trpi_store_next_number(store, &next, &err), &err);
+    must(trpi_ckpt_store_next_number(store, &next, &err), &err);
     must(checkpoint(store, 2, next, &err), &err);
     assert_int_equal(newest_number(store), next);
     assert_int_equal(all_whole(store), before + 1);
     char **names;
     size_t count, others = 0;
-    must(trpi_dir_list(trpi_store_path(store), &names, &count, &err), &err);
+    must(trpi_dir_list(trpi_ckpt_store_path(store), &names, &count, &err), &err);
     for (size_t i = 0; i < count; i++) {
         others += strncmp(names[i], ".staging", 8) == 0 || strncmp(names[i], ".deleted", 8) == 0;
     }
@@ -167,7 +169,7 @@ static void successor_goes_on(trpi_store *store) {
 
 /* ---- Ended at every step ---- */
 
-static trp_code body_commit(trpi_store *store, uint64_t number, trp_error *err) {
+static trp_code body_commit(trpi_ckpt_store *store, uint64_t number, trp_error *err) {
     return checkpoint(store, 1, number, err);
 }
 
@@ -177,7 +179,7 @@ static void a_commit_that_ends_at_any_step_leaves_the_old_or_the_new_one(void **
         char name[32];
         trp_error err;
         trpi_format(name, sizeof name, "commit-%d", (int)step);
-        trpi_store *store = open_run(name);
+        trpi_ckpt_store *store = open_run(name);
         must(checkpoint(store, 1, 0, &err), &err);
         int status = in_child(name, step, body_commit, 1);
         assert_true(status == 0 || status == CRASHED);
@@ -188,7 +190,7 @@ static void a_commit_that_ends_at_any_step_leaves_the_old_or_the_new_one(void **
         old += status == CRASHED && newest == 0;
         new += status == CRASHED &&newest == 1;
         successor_goes_on(store);
-        trpi_store_close(store);
+        trpi_ckpt_store_close(store);
         if (status == 0) {
             break;
         }
@@ -198,8 +200,8 @@ static void a_commit_that_ends_at_any_step_leaves_the_old_or_the_new_one(void **
     assert_true(old >= 10 && new >= 1);
 }
 
-static trp_code body_remove(trpi_store *store, uint64_t number, trp_error *err) {
-    return trpi_store_remove(store, number, err);
+static trp_code body_remove(trpi_ckpt_store *store, uint64_t number, trp_error *err) {
+    return trpi_ckpt_store_remove(store, number, err);
 }
 
 /* The removed one is the newest, the case in which its number could come back. */
@@ -210,18 +212,18 @@ static void a_removal_that_ends_at_any_step_leaves_it_whole_or_gone(void **state
         trp_error err;
         uint64_t next;
         trpi_format(name, sizeof name, "remove-%d", (int)step);
-        trpi_store *store = open_run(name);
+        trpi_ckpt_store *store = open_run(name);
         must(checkpoint(store, 1, 0, &err), &err);
         must(checkpoint(store, 1, 1, &err), &err);
         int status = in_child(name, step, body_remove, 1);
         assert_true(status == 0 || status == CRASHED);
         uint64_t newest = newest_number(store);
         assert_int_equal(all_whole(store), newest + 1);
-        must(trpi_store_next_number(store, &next, &err), &err);
+        must(trpi_ckpt_store_next_number(store, &next, &err), &err);
         assert_int_equal(next, 2);
         gone += newest == 0;
         successor_goes_on(store);
-        trpi_store_close(store);
+        trpi_ckpt_store_close(store);
         if (status == 0) {
             break;
         }
@@ -231,8 +233,8 @@ static void a_removal_that_ends_at_any_step_leaves_it_whole_or_gone(void **state
     assert_true(steps >= 4 && gone >= 2);
 }
 
-static trp_code body_sweep(trpi_store *store, uint64_t attempt, trp_error *err) {
-    return trpi_store_sweep(store, attempt, err);
+static trp_code body_sweep(trpi_ckpt_store *store, uint64_t attempt, trp_error *err) {
+    return trpi_ckpt_store_sweep(store, attempt, err);
 }
 
 static void a_sweep_that_ends_at_any_step_can_be_done_again(void **state) {
@@ -241,7 +243,7 @@ static void a_sweep_that_ends_at_any_step_can_be_done_again(void **state) {
         char name[32], path[256];
         trp_error err;
         trpi_format(name, sizeof name, "sweep-%d", (int)step);
-        trpi_store *store = open_run(name);
+        trpi_ckpt_store *store = open_run(name);
         must(checkpoint(store, 1, 0, &err), &err);
         for (int i = 1; i <= 3; i++) {
             trpi_format(path, sizeof path, "%s/%s/.staging-1-%d/.rank-0/x", dir, name, i);
@@ -251,7 +253,7 @@ static void a_sweep_that_ends_at_any_step_can_be_done_again(void **state) {
         assert_true(status == 0 || status == CRASHED);
         assert_int_equal(newest_number(store), 0);
         successor_goes_on(store);
-        trpi_store_close(store);
+        trpi_ckpt_store_close(store);
         if (status == 0) {
             break;
         }
@@ -263,21 +265,21 @@ static void a_sweep_that_ends_at_any_step_can_be_done_again(void **state) {
 /* ---- Killed at any instant ---- */
 
 static void a_process_killed_at_random_leaves_whole_checkpoints_only(void **state) {
-    trpi_store *store = open_run("killed");
+    trpi_ckpt_store *store = open_run("killed");
     trp_error err;
     uint64_t attempt = 1, committed = 0;
     for (int round = 0; round < 40; round++, attempt++) {
         uint64_t next;
         int reported[2];
-        must(trpi_store_sweep(store, attempt, &err), &err);
-        must(trpi_store_next_number(store, &next, &err), &err);
+        must(trpi_ckpt_store_sweep(store, attempt, &err), &err);
+        must(trpi_ckpt_store_next_number(store, &next, &err), &err);
         assert_int_equal(pipe(reported), 0);
         pid_t pid = test_child_fork();
         if (pid == 0) {
             for (uint64_t n = next;; n++) {
                 if (checkpoint(store, attempt, n, NULL) ||
                     write(reported[1], &n, sizeof n) != (ssize_t)sizeof n ||
-                    (n > 3 && trpi_store_remove(store, n - 3, NULL))) {
+                    (n > 3 && trpi_ckpt_store_remove(store, n - 3, NULL))) {
                     _exit(1);
                 }
             }
@@ -296,7 +298,7 @@ static void a_process_killed_at_random_leaves_whole_checkpoints_only(void **stat
         close(reported[0]);
         all_whole(store);
         /* What commit returned for is there, and at most one more whose return was not heard of. */
-        must(trpi_store_next_number(store, &next, &err), &err);
+        must(trpi_ckpt_store_next_number(store, &next, &err), &err);
         assert_true(next == committed || next == committed + 1);
         committed = next;
         if (any) {
@@ -304,7 +306,7 @@ static void a_process_killed_at_random_leaves_whole_checkpoints_only(void **stat
         }
     }
     print_message("%llu checkpoints in 40 lives\n", (unsigned long long)committed);
-    trpi_store_close(store);
+    trpi_ckpt_store_close(store);
 }
 
 /* ---- The disk is full ---- */
@@ -314,8 +316,8 @@ static int checkpoint_under(const char *storage, rlim_t file_bytes) {
     pid_t pid = test_child_fork();
     if (pid == 0) {
         trp_error err = {0};
-        trpi_store *store = NULL;
-        if (trpi_store_open(storage, "full", TRPI_STORE_MUST, &store, NULL, &err)) {
+        trpi_ckpt_store *store = NULL;
+        if (trpi_ckpt_store_open(storage, "full", TRPI_CKPT_STORE_MUST, &store, NULL, &err)) {
             _exit(4);
         }
         signal(SIGXFSZ, SIG_IGN);
@@ -333,7 +335,7 @@ static int checkpoint_under(const char *storage, rlim_t file_bytes) {
 static void T13_a_file_that_may_not_grow_leaves_the_previous_checkpoint(void **state) {
     trp_error err;
     static const rlim_t limits[] = {0, 1, 100, 4096, 19999, 20000};
-    trpi_store *store = open_run("full");
+    trpi_ckpt_store *store = open_run("full");
     must(checkpoint(store, 1, 0, &err), &err);
     for (size_t i = 0; i < TRPI_COUNTOF(limits); i++) {
         assert_int_equal(checkpoint_under(dir, limits[i]), 3);
@@ -342,7 +344,7 @@ static void T13_a_file_that_may_not_grow_leaves_the_previous_checkpoint(void **s
     }
     assert_int_equal(checkpoint_under(dir, 1 << 20), 0);
     assert_int_equal(newest_number(store), 1);
-    trpi_store_close(store);
+    trpi_ckpt_store_close(store);
 }
 
 /* A file system of the given size; false when this process may not mount one. */
@@ -360,12 +362,12 @@ static void T13_a_full_disk_leaves_the_previous_checkpoint(void **state) {
     /* One checkpoint takes some 15 pages; with room for 16 to 40 the second one ends everywhere. */
     for (size_t pages = 16; pages <= 40; pages++) {
         trp_error err;
-        trpi_store *store;
+        trpi_ckpt_store *store;
         if (!mount_small(at, pages * 4096)) {
             print_message("needs the right to mount a tmpfs\n");
             skip();
         }
-        must(trpi_store_open(at, "full", TRPI_STORE_AUTO, &store, NULL, &err), &err);
+        must(trpi_ckpt_store_open(at, "full", TRPI_CKPT_STORE_AUTO, &store, NULL, &err), &err);
         must(checkpoint(store, 1, 0, &err), &err);
         int status = checkpoint_under(at, RLIM_INFINITY);
         uint64_t newest = newest_number(store);
@@ -373,15 +375,15 @@ static void T13_a_full_disk_leaves_the_previous_checkpoint(void **state) {
         /* The metrics' file is taken back to its last whole line, too. */
         trp_code code = TRP_OK;
         for (int i = 0; i < 3000 && !code; i++) {
-            code = trpi_store_append_metrics(store, trp_bytes_of("{\"a line of\": \"some bytes\"}"),
-                                             false, &err);
+            code = trpi_ckpt_store_append_metrics(
+                store, trp_bytes_of("{\"a line of\": \"some bytes\"}"), false, &err);
         }
         trpi_format(path, sizeof path, "%s/full/metrics.jsonl", at);
         trp_buf text = {0};
         trp_code read = trpi_file_read(path, 0, &text, &err);
         bool torn = text.size > 0 && text.data[text.size - 1] != '\n';
         trp_buf_release(&text);
-        trpi_store_close(store);
+        trpi_ckpt_store_close(store);
         umount(at);
         assert_int_equal(code, TRP_EIO);
         assert_true(read == TRP_OK || read == TRP_ENOTFOUND);

@@ -231,16 +231,16 @@ size_t test_actor_pids(trp_runtime *rt, const char *type, pid_t *pids, size_t ma
 /* ---- Results ---- */
 
 uint64_t test_run_step(const char *run_path) {
-    trpi_store *store = NULL;
+    trpi_ckpt_store *store = NULL;
     trpi_checkpoint *all = NULL;
     size_t count = 0;
     uint64_t step = 0;
-    if (trpi_store_open_path(run_path, &store, NULL) == TRP_OK &&
-        trpi_store_list(store, &all, &count, NULL) == TRP_OK && count > 0) {
+    if (trpi_ckpt_store_open_path(run_path, &store, NULL) == TRP_OK &&
+        trpi_ckpt_store_list(store, &all, &count, NULL) == TRP_OK && count > 0) {
         step = all[count - 1].manifest.step;
     }
     trpi_checkpoints_free(all, count);
-    trpi_store_close(store);
+    trpi_ckpt_store_close(store);
     return step;
 }
 

@@ -60,17 +60,18 @@ static void commit(trpi_record *record, uint64_t step) {
     trp_error err = {0};
     uint64_t number;
     trpi_manifest manifest = {0};
-    must(trpi_store_next_number(record->store, &number, &err), &err);
-    must(trpi_store_stage(trpi_store_path(record->store), record->attempt, number, 0, &dir, &err),
+    must(trpi_ckpt_store_next_number(record->store, &number, &err), &err);
+    must(trpi_ckpt_store_stage(trpi_ckpt_store_path(record->store), record->attempt, number, 0,
+                               &dir, &err),
          &err);
     must(trp_buf_printf(&path, "%s/shard", (const char *)dir.data), &err);
     must(trpi_file_write_atomic((const char *)path.data, trp_bytes_of("weights"), &err), &err);
-    must(trpi_store_seal((const char *)dir.data, 0, &manifest, &err), &err);
+    must(trpi_ckpt_store_seal((const char *)dir.data, 0, &manifest, &err), &err);
     manifest.number = number;
     manifest.step = step;
     manifest.attempt = record->attempt;
     manifest.world = 1;
-    must(trpi_store_commit(record->store, &manifest, NULL, &err), &err);
+    must(trpi_ckpt_store_commit(record->store, &manifest, NULL, &err), &err);
     must(trpi_record_add(record, &manifest, &err), &err);
     must(trpi_record_write(record, TRP_RUN_RUNNING, 0, step, &err), &err);
     trp_buf_release(&dir);
@@ -145,7 +146,7 @@ static atomic_int won, lost;
 static void *claim(void *arg) {
     trp_error err = {0};
     trpi_record record = opened();
-    trp_code code = trpi_store_claim(record.store, *(uint64_t *)arg, &err);
+    trp_code code = trpi_ckpt_store_claim(record.store, *(uint64_t *)arg, &err);
     atomic_fetch_add(&won, code == TRP_OK);
     atomic_fetch_add(&lost, code == TRP_ECANCELED);
     trpi_record_release(&record);

@@ -27,15 +27,15 @@ enum { NAME_BYTES_MAX = 200 };
 
 static _Atomic uint64_t steps_taken, crash_step;
 
-void trpi_store_crash_at(uint64_t step) {
+void trpi_ckpt_store_crash_at(uint64_t step) {
     atomic_store(&crash_step, step ? atomic_load(&steps_taken) + step : 0);
 }
 
-uint64_t trpi_store_steps(void) {
+uint64_t trpi_ckpt_store_steps(void) {
     return atomic_load(&steps_taken);
 }
 
-void trpi_store_step(void) {
+void trpi_ckpt_store_step(void) {
     if (atomic_fetch_add(&steps_taken, 1) + 1 == atomic_load(&crash_step)) {
         _exit(99);
     }
@@ -43,7 +43,7 @@ void trpi_store_step(void) {
 
 /* ---- Names ---- */
 
-trp_code trpi_store_path_set(trp_buf *buf, trp_error *err, const char *format, ...) {
+trp_code trpi_ckpt_store_path_set(trp_buf *buf, trp_error *err, const char *format, ...) {
     va_list args;
     char *text = NULL;
     va_start(args, format);
@@ -57,7 +57,7 @@ trp_code trpi_store_path_set(trp_buf *buf, trp_error *err, const char *format, .
     return code ? trpi_fail(err, code, "a path") : TRP_OK;
 }
 
-bool trpi_store_is_checkpoint(const char *name, uint64_t *ret_number) {
+bool trpi_ckpt_store_is_checkpoint(const char *name, uint64_t *ret_number) {
     static const char prefix[] = "checkpoint_";
     char canonical[64];
     if (strncmp(name, prefix, sizeof prefix - 1) != 0 ||
@@ -68,7 +68,7 @@ bool trpi_store_is_checkpoint(const char *name, uint64_t *ret_number) {
     return strcmp(name, canonical) == 0;
 }
 
-bool trpi_store_is_staging(const char *name, uint64_t *ret_attempt) {
+bool trpi_ckpt_store_is_staging(const char *name, uint64_t *ret_attempt) {
     char attempt[32];
     const char *dash;
     static const char prefix[] = ".staging-";
@@ -84,10 +84,10 @@ bool trpi_store_is_staging(const char *name, uint64_t *ret_attempt) {
     return trpi_parse_u64(attempt, UINT64_MAX, ret_attempt);
 }
 
-trp_code trpi_store_read_number(const char *run_dir, const char *name, bool *ret_found,
-                                uint64_t *ret_number, trp_error *err) {
+trp_code trpi_ckpt_store_read_number(const char *run_dir, const char *name, bool *ret_found,
+                                     uint64_t *ret_number, trp_error *err) {
     trp_buf path = {0}, text = {0};
-    trp_code code = trpi_store_path_set(&path, err, "%s/%s", run_dir, name);
+    trp_code code = trpi_ckpt_store_path_set(&path, err, "%s/%s", run_dir, name);
     if (!code) {
         code = trpi_file_read((const char *)path.data, 32, &text, err);
     }
@@ -106,14 +106,14 @@ trp_code trpi_store_read_number(const char *run_dir, const char *name, bool *ret
     return code;
 }
 
-trp_code trpi_store_write_number(const char *run_dir, const char *name, uint64_t number,
-                                 trp_error *err) {
+trp_code trpi_ckpt_store_write_number(const char *run_dir, const char *name, uint64_t number,
+                                      trp_error *err) {
     char text[32];
     trp_buf path = {0};
     trpi_format(text, sizeof text, "%" PRIu64, number);
-    trp_code code = trpi_store_path_set(&path, err, "%s/%s", run_dir, name);
+    trp_code code = trpi_ckpt_store_path_set(&path, err, "%s/%s", run_dir, name);
     if (!code) {
-        trpi_store_step();
+        trpi_ckpt_store_step();
         code = trpi_file_write_atomic((const char *)path.data, trp_bytes_of(text), err);
     }
     trp_buf_release(&path);
@@ -122,12 +122,12 @@ trp_code trpi_store_write_number(const char *run_dir, const char *name, uint64_t
 
 /* ---- Opening ---- */
 
-static trp_code new_store(const char *path, trpi_store **ret_store, trp_error *err) {
+static trp_code new_store(const char *path, trpi_ckpt_store **ret_store, trp_error *err) {
     size_t size = strlen(path);
     while (size > 1 && path[size - 1] == '/') {
         size--;
     }
-    trpi_store *store = calloc(1, sizeof *store);
+    trpi_ckpt_store *store = calloc(1, sizeof *store);
     if (!store || !(store->path = strndup(path, size))) {
         free(store);
         return trpi_fail(err, TRP_ENOMEM, "%s", path);
@@ -136,20 +136,20 @@ static trp_code new_store(const char *path, trpi_store **ret_store, trp_error *e
     return TRP_OK;
 }
 
-void trpi_store_close(trpi_store *store) {
+void trpi_ckpt_store_close(trpi_ckpt_store *store) {
     if (store) {
         free(store->path);
         free(store);
     }
 }
 
-const char *trpi_store_path(const trpi_store *store) {
+const char *trpi_ckpt_store_path(const trpi_ckpt_store *store) {
     return store->path;
 }
 
 /* A record or a checkpoint makes it a run: without its record, what was trained must not be passed
  * over as if nothing were there. */
-static trp_code run_exists(const trpi_store *store, bool *ret_exists, trp_error *err) {
+static trp_code run_exists(const trpi_ckpt_store *store, bool *ret_exists, trp_error *err) {
     char **names = NULL;
     size_t count = 0;
     uint64_t number;
@@ -160,7 +160,7 @@ static trp_code run_exists(const trpi_store *store, bool *ret_exists, trp_error 
     trp_code code = trpi_dir_list(store->path, &names, &count, err);
     for (size_t i = 0; !code && i < count && !*ret_exists; i++) {
         *ret_exists =
-            strcmp(names[i], RECORD_NAME) == 0 || trpi_store_is_checkpoint(names[i], &number);
+            strcmp(names[i], RECORD_NAME) == 0 || trpi_ckpt_store_is_checkpoint(names[i], &number);
     }
     trpi_names_free(names, count);
     return code;
@@ -180,29 +180,29 @@ static trp_code check_place(const char *storage, const char *name, trp_error *er
     return TRP_OK;
 }
 
-static trp_code enter_mode(const trpi_store *store, trpi_store_mode mode, bool *ret_existed,
-                           trp_error *err) {
+static trp_code enter_mode(const trpi_ckpt_store *store, trpi_ckpt_store_mode mode,
+                           bool *ret_existed, trp_error *err) {
     trp_code code = run_exists(store, ret_existed, err);
     if (code) {
         return code;
     }
-    if (*ret_existed && mode == TRPI_STORE_NEVER) {
+    if (*ret_existed && mode == TRPI_CKPT_STORE_NEVER) {
         return trpi_fail(err, TRP_EEXISTS, "%s: there is a run already", store->path);
     }
-    if (!*ret_existed && mode == TRPI_STORE_MUST) {
+    if (!*ret_existed && mode == TRPI_CKPT_STORE_MUST) {
         return trpi_fail(err, TRP_ENOTFOUND, "%s: there is no run", store->path);
     }
     return trpi_dir_make(store->path, 0755, err);
 }
 
-trp_code trpi_store_open(const char *storage, const char *name, trpi_store_mode mode,
-                         trpi_store **ret_store, bool *ret_existed, trp_error *err) {
+trp_code trpi_ckpt_store_open(const char *storage, const char *name, trpi_ckpt_store_mode mode,
+                              trpi_ckpt_store **ret_store, bool *ret_existed, trp_error *err) {
     trp_buf path = {0};
     bool existed = false;
-    trpi_store *store = NULL;
+    trpi_ckpt_store *store = NULL;
     trp_code code = check_place(storage, name, err);
     if (!code) {
-        code = trpi_store_path_set(&path, err, "%s/%s", storage, name);
+        code = trpi_ckpt_store_path_set(&path, err, "%s/%s", storage, name);
     }
     if (!code) {
         code = new_store((const char *)path.data, &store, err);
@@ -212,7 +212,7 @@ trp_code trpi_store_open(const char *storage, const char *name, trpi_store_mode 
     }
     trp_buf_release(&path);
     if (code) {
-        trpi_store_close(store);
+        trpi_ckpt_store_close(store);
         return code;
     }
     if (ret_existed) {
@@ -222,15 +222,15 @@ trp_code trpi_store_open(const char *storage, const char *name, trpi_store_mode 
     return TRP_OK;
 }
 
-trp_code trpi_store_open_path(const char *path, trpi_store **ret_store, trp_error *err) {
+trp_code trpi_ckpt_store_open_path(const char *path, trpi_ckpt_store **ret_store, trp_error *err) {
     bool existed = false;
-    trpi_store *store = NULL;
+    trpi_ckpt_store *store = NULL;
     trp_code code = new_store(path, &store, err);
     if (!code) {
-        code = enter_mode(store, TRPI_STORE_MUST, &existed, err);
+        code = enter_mode(store, TRPI_CKPT_STORE_MUST, &existed, err);
     }
     if (code) {
-        trpi_store_close(store);
+        trpi_ckpt_store_close(store);
         return code;
     }
     *ret_store = store;
@@ -239,9 +239,9 @@ trp_code trpi_store_open_path(const char *path, trpi_store **ret_store, trp_erro
 
 /* ---- Records ---- */
 
-trp_code trpi_store_write_record(trpi_store *store, trp_bytes json, trp_error *err) {
+trp_code trpi_ckpt_store_write_record(trpi_ckpt_store *store, trp_bytes json, trp_error *err) {
     trp_buf path = {0};
-    trp_code code = trpi_store_path_set(&path, err, "%s/%s", store->path, RECORD_NAME);
+    trp_code code = trpi_ckpt_store_path_set(&path, err, "%s/%s", store->path, RECORD_NAME);
     if (!code) {
         code = trpi_file_write_atomic((const char *)path.data, json, err);
     }
@@ -249,9 +249,9 @@ trp_code trpi_store_write_record(trpi_store *store, trp_bytes json, trp_error *e
     return code;
 }
 
-trp_code trpi_store_read_record(const trpi_store *store, trp_buf *out, trp_error *err) {
+trp_code trpi_ckpt_store_read_record(const trpi_ckpt_store *store, trp_buf *out, trp_error *err) {
     trp_buf path = {0};
-    trp_code code = trpi_store_path_set(&path, err, "%s/%s", store->path, RECORD_NAME);
+    trp_code code = trpi_ckpt_store_path_set(&path, err, "%s/%s", store->path, RECORD_NAME);
     if (!code) {
         code = trpi_file_read((const char *)path.data, RECORD_BYTES_MAX, out, err);
     }
@@ -303,13 +303,13 @@ static int append_line(int fd, trp_bytes line, bool durable) {
     return durable && fsync(fd) != 0 ? errno : 0;
 }
 
-trp_code trpi_store_append_metrics(trpi_store *store, trp_bytes line, bool durable,
-                                   trp_error *err) {
+trp_code trpi_ckpt_store_append_metrics(trpi_ckpt_store *store, trp_bytes line, bool durable,
+                                        trp_error *err) {
     trp_buf path = {0};
     if (line.size > 0 && memchr(line.data, '\n', line.size)) {
         return trpi_fail(err, TRP_EINVALID, "a line of metrics holds a newline");
     }
-    trp_code code = trpi_store_path_set(&path, err, "%s/%s", store->path, METRICS_NAME);
+    trp_code code = trpi_ckpt_store_path_set(&path, err, "%s/%s", store->path, METRICS_NAME);
     if (code) {
         return code;
     }
@@ -342,7 +342,7 @@ static bool is_our_trouble(trp_code code) {
 }
 
 /* Reads the manifest. What is wrong with it goes into the checkpoint, not to the caller. */
-static trp_code read_checkpoint(const trpi_store *store, const char *name, uint64_t number,
+static trp_code read_checkpoint(const trpi_ckpt_store *store, const char *name, uint64_t number,
                                 trpi_checkpoint *out, trp_error *err) {
     trp_error *damage = &out->damage;
     out->number = number;
@@ -369,8 +369,8 @@ static int compare_numbers(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-trp_code trpi_store_list(const trpi_store *store, trpi_checkpoint **ret_checkpoints,
-                         size_t *ret_count, trp_error *err) {
+trp_code trpi_ckpt_store_list(const trpi_ckpt_store *store, trpi_checkpoint **ret_checkpoints,
+                              size_t *ret_count, trp_error *err) {
     char **names = NULL;
     size_t name_count = 0, count = 0;
     uint64_t number;
@@ -383,7 +383,7 @@ trp_code trpi_store_list(const trpi_store *store, trpi_checkpoint **ret_checkpoi
         code = trpi_fail(err, TRP_ENOMEM, "%s", store->path);
     }
     for (size_t i = 0; !code && i < name_count; i++) {
-        if (trpi_store_is_checkpoint(names[i], &number)) {
+        if (trpi_ckpt_store_is_checkpoint(names[i], &number)) {
             code = read_checkpoint(store, names[i], number, &found[count++], err);
         }
     }
@@ -423,11 +423,12 @@ static trp_code pick_newest(trpi_checkpoint *all, size_t count, trpi_verify dept
     return trpi_fail(err, TRP_ECORRUPT, "all %zu checkpoints are damaged", count);
 }
 
-trp_code trpi_store_newest(const trpi_store *store, trpi_verify depth, trpi_damaged_fn damaged,
-                           void *arg, trpi_checkpoint **ret_checkpoint, trp_error *err) {
+trp_code trpi_ckpt_store_newest(const trpi_ckpt_store *store, trpi_verify depth,
+                                trpi_damaged_fn damaged, void *arg,
+                                trpi_checkpoint **ret_checkpoint, trp_error *err) {
     trpi_checkpoint *all = NULL, *newest = NULL;
     size_t count = 0;
-    trp_code code = trpi_store_list(store, &all, &count, err);
+    trp_code code = trpi_ckpt_store_list(store, &all, &count, err);
     if (code) {
         return code;
     }
@@ -447,18 +448,20 @@ trp_code trpi_store_newest(const trpi_store *store, trpi_verify depth, trpi_dama
     return TRP_OK;
 }
 
-trp_code trpi_store_next_number(const trpi_store *store, uint64_t *ret_number, trp_error *err) {
+trp_code trpi_ckpt_store_next_number(const trpi_ckpt_store *store, uint64_t *ret_number,
+                                     trp_error *err) {
     char **names = NULL;
     size_t count = 0;
     uint64_t number, last = 0;
     bool any = false;
-    trp_code code = trpi_store_read_number(store->path, TRPI_STORE_LAST_NUMBER, &any, &last, err);
+    trp_code code =
+        trpi_ckpt_store_read_number(store->path, TRPI_CKPT_STORE_LAST_NUMBER, &any, &last, err);
     if (code) {
         return code;
     }
     code = trpi_dir_list(store->path, &names, &count, err);
     for (size_t i = 0; !code && i < count; i++) {
-        if (trpi_store_is_checkpoint(names[i], &number)) {
+        if (trpi_ckpt_store_is_checkpoint(names[i], &number)) {
             last = any ? TRPI_MAX(last, number) : number;
             any = true;
         }

@@ -1,5 +1,5 @@
 /* store_commit.c: how a checkpoint becomes durable, and how one goes. store.h tells the order of
- * steps; each is announced with trpi_store_step(), so that tests can end the process there. */
+ * steps; each is announced with trpi_ckpt_store_step(), so that tests can end the process there. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -20,15 +20,16 @@ static const char *text_of(const trp_buf *path) {
 
 static trp_code staging_path(const char *run_dir, uint64_t attempt, uint64_t number, trp_buf *path,
                              trp_error *err) {
-    return trpi_store_path_set(path, err, "%s/.staging-%" PRIu64 "-%" PRIu64, run_dir, attempt,
-                               number);
+    return trpi_ckpt_store_path_set(path, err, "%s/.staging-%" PRIu64 "-%" PRIu64, run_dir, attempt,
+                                    number);
 }
 
 /* A run belongs to the highest attempt that has swept it. */
 static trp_code check_attempt(const char *run_dir, uint64_t attempt, trp_error *err) {
     bool found;
     uint64_t owner;
-    trp_code code = trpi_store_read_number(run_dir, TRPI_STORE_ATTEMPT, &found, &owner, err);
+    trp_code code =
+        trpi_ckpt_store_read_number(run_dir, TRPI_CKPT_STORE_ATTEMPT, &found, &owner, err);
     if (!code && found && owner > attempt) {
         code = trpi_fail(err, TRP_ECANCELED,
                          "%s: attempt %" PRIu64 " owns the run, this is attempt %" PRIu64, run_dir,
@@ -38,17 +39,17 @@ static trp_code check_attempt(const char *run_dir, uint64_t attempt, trp_error *
 }
 
 static trp_code remove_tree(const char *path, trp_error *err) {
-    trpi_store_step();
+    trpi_ckpt_store_step();
     return trpi_dir_remove(path, err);
 }
 
 static trp_code sync_path(const char *path, trp_error *err) {
-    trpi_store_step();
+    trpi_ckpt_store_step();
     return trpi_file_sync(path, err);
 }
 
 static trp_code rename_path(const char *from, const char *to, trp_error *err) {
-    trpi_store_step();
+    trpi_ckpt_store_step();
     if (rename(from, to) != 0) {
         trp_code code = errno == ENOENT                         ? TRP_ENOTFOUND
                         : errno == EEXIST || errno == ENOTEMPTY ? TRP_EEXISTS
@@ -60,8 +61,8 @@ static trp_code rename_path(const char *from, const char *to, trp_error *err) {
 
 /* ---- Staging and sealing: the rank's side ---- */
 
-trp_code trpi_store_stage(const char *run_dir, uint64_t attempt, uint64_t number, int rank,
-                          trp_buf *ret_dir, trp_error *err) {
+trp_code trpi_ckpt_store_stage(const char *run_dir, uint64_t attempt, uint64_t number, int rank,
+                               trp_buf *ret_dir, trp_error *err) {
     trp_buf staging = {0}, dir = {0};
     if (!trpi_file_exists(run_dir)) {
         return trpi_fail(err, TRP_ENOTFOUND, "%s: there is no such run directory", run_dir);
@@ -71,13 +72,13 @@ trp_code trpi_store_stage(const char *run_dir, uint64_t attempt, uint64_t number
         code = staging_path(run_dir, attempt, number, &staging, err);
     }
     if (!code) {
-        code = trpi_store_path_set(&dir, err, "%s/.rank-%d", text_of(&staging), rank);
+        code = trpi_ckpt_store_path_set(&dir, err, "%s/.rank-%d", text_of(&staging), rank);
     }
     if (!code) {
         code = remove_tree(text_of(&dir), err);
     }
     if (!code) {
-        trpi_store_step();
+        trpi_ckpt_store_step();
         code = trpi_dir_make(text_of(&dir), 0755, err);
     }
     if (!code && trp_buf_printf(ret_dir, "%s", text_of(&dir))) {
@@ -110,7 +111,7 @@ static trp_code seal_one(void *arg, const char *name, const char *path, const st
     return code ? code : trpi_manifest_add_file(s->entries, name, size, xxh3, s->rank, err);
 }
 
-trp_code trpi_store_seal(const char *dir, int rank, trpi_manifest *entries, trp_error *err) {
+trp_code trpi_ckpt_store_seal(const char *dir, int rank, trpi_manifest *entries, trp_error *err) {
     sealing s = {.rank = rank, .entries = entries};
     return trpi_tree_walk(dir, seal_one, &s, err);
 }
@@ -148,9 +149,9 @@ static trp_code check_size(const char *path, uint64_t size, trp_error *err) {
 static trp_code move_up(const char *staging, const trpi_manifest_file *file, trp_error *err) {
     trp_buf from = {0}, to = {0};
     trp_code code =
-        trpi_store_path_set(&from, err, "%s/.rank-%d/%s", staging, file->rank, file->name);
+        trpi_ckpt_store_path_set(&from, err, "%s/.rank-%d/%s", staging, file->rank, file->name);
     if (!code) {
-        code = trpi_store_path_set(&to, err, "%s/%s", staging, file->name);
+        code = trpi_ckpt_store_path_set(&to, err, "%s/%s", staging, file->name);
     }
     if (!code && !trpi_file_exists(text_of(&from)) && trpi_file_exists(text_of(&to))) {
         code = check_size(text_of(&to), file->size, err);
@@ -181,7 +182,7 @@ static trp_code drop_rank_dirs(const char *staging, trp_error *err) {
         if (strncmp(names[i], ".rank-", strlen(".rank-")) != 0) {
             continue;
         }
-        code = trpi_store_path_set(&path, err, "%s/%s", staging, names[i]);
+        code = trpi_ckpt_store_path_set(&path, err, "%s/%s", staging, names[i]);
         code = code ? code : remove_tree(text_of(&path), err);
     }
     trp_buf_release(&path);
@@ -204,15 +205,15 @@ static trp_code assemble(const char *staging, trpi_manifest *manifest, trp_error
     }
     trp_code code = drop_rank_dirs(staging, err);
     if (!code) {
-        trpi_store_step();
+        trpi_ckpt_store_step();
         code = trpi_manifest_write(manifest, staging, err);
     }
     return code ? code : trpi_tree_walk(staging, sync_dir, NULL, err);
 }
 
-static trp_code check_number(const trpi_store *store, uint64_t number, trp_error *err) {
+static trp_code check_number(const trpi_ckpt_store *store, uint64_t number, trp_error *err) {
     uint64_t next;
-    trp_code code = trpi_store_next_number(store, &next, err);
+    trp_code code = trpi_ckpt_store_next_number(store, &next, err);
     if (!code && number < next) {
         code = trpi_fail(err, TRP_EEXISTS,
                          "%s: number %" PRIu64 " was used before, the next is %" PRIu64,
@@ -221,10 +222,10 @@ static trp_code check_number(const trpi_store *store, uint64_t number, trp_error
     return code;
 }
 
-static trp_code publish(const trpi_store *store, const char *staging, const trpi_manifest *manifest,
-                        trp_buf *target, trp_error *err) {
-    trp_code code =
-        trpi_store_path_set(target, err, "%s/checkpoint_%06" PRIu64, store->path, manifest->number);
+static trp_code publish(const trpi_ckpt_store *store, const char *staging,
+                        const trpi_manifest *manifest, trp_buf *target, trp_error *err) {
+    trp_code code = trpi_ckpt_store_path_set(target, err, "%s/checkpoint_%06" PRIu64, store->path,
+                                             manifest->number);
     if (!code) { /* again, right before it counts */
         code = check_attempt(store->path, manifest->attempt, err);
     }
@@ -234,8 +235,8 @@ static trp_code publish(const trpi_store *store, const char *staging, const trpi
     return code ? code : sync_path(store->path, err);
 }
 
-trp_code trpi_store_commit(trpi_store *store, trpi_manifest *manifest, char **ret_path,
-                           trp_error *err) {
+trp_code trpi_ckpt_store_commit(trpi_ckpt_store *store, trpi_manifest *manifest, char **ret_path,
+                                trp_error *err) {
     trp_buf staging = {0}, target = {0};
     trp_code code = check_attempt(store->path, manifest->attempt, err);
     if (!code) {
@@ -261,7 +262,8 @@ trp_code trpi_store_commit(trpi_store *store, trpi_manifest *manifest, char **re
     return code ? trpi_context(err, code, "checkpoint %" PRIu64, manifest->number) : TRP_OK;
 }
 
-trp_code trpi_store_discard(trpi_store *store, uint64_t attempt, uint64_t number, trp_error *err) {
+trp_code trpi_ckpt_store_discard(trpi_ckpt_store *store, uint64_t attempt, uint64_t number,
+                                 trp_error *err) {
     trp_buf staging = {0};
     trp_code code = staging_path(store->path, attempt, number, &staging, err);
     if (!code) {
@@ -274,24 +276,24 @@ trp_code trpi_store_discard(trpi_store *store, uint64_t attempt, uint64_t number
 /* ---- Going ---- */
 
 /* When the highest number goes, it must be remembered, or it would be used again. */
-static trp_code remember_number(trpi_store *store, uint64_t number, trp_error *err) {
+static trp_code remember_number(trpi_ckpt_store *store, uint64_t number, trp_error *err) {
     uint64_t next;
-    trp_code code = trpi_store_next_number(store, &next, err);
+    trp_code code = trpi_ckpt_store_next_number(store, &next, err);
     if (!code && number + 1 == next) {
-        code = trpi_store_write_number(store->path, TRPI_STORE_LAST_NUMBER, number, err);
+        code = trpi_ckpt_store_write_number(store->path, TRPI_CKPT_STORE_LAST_NUMBER, number, err);
     }
     return code;
 }
 
-trp_code trpi_store_remove(trpi_store *store, uint64_t number, trp_error *err) {
+trp_code trpi_ckpt_store_remove(trpi_ckpt_store *store, uint64_t number, trp_error *err) {
     trp_buf path = {0}, deleted = {0};
     trp_code code =
-        trpi_store_path_set(&path, err, "%s/checkpoint_%06" PRIu64, store->path, number);
+        trpi_ckpt_store_path_set(&path, err, "%s/checkpoint_%06" PRIu64, store->path, number);
     if (!code && !trpi_file_exists(text_of(&path))) {
         code = trpi_fail(err, TRP_ENOTFOUND, "%s: there is no such checkpoint", text_of(&path));
     }
     if (!code) {
-        code = trpi_store_path_set(&deleted, err, "%s/.deleted-%" PRIu64, store->path, number);
+        code = trpi_ckpt_store_path_set(&deleted, err, "%s/.deleted-%" PRIu64, store->path, number);
     }
     if (!code) {
         code = remember_number(store, number, err);
@@ -314,10 +316,11 @@ trp_code trpi_store_remove(trpi_store *store, uint64_t number, trp_error *err) {
 }
 
 /* The fence first: an older attempt that still runs must not stage anew what is swept away. */
-static trp_code raise_fence(trpi_store *store, uint64_t attempt, trp_error *err) {
+static trp_code raise_fence(trpi_ckpt_store *store, uint64_t attempt, trp_error *err) {
     bool found = false;
     uint64_t owner = 0;
-    trp_code code = trpi_store_read_number(store->path, TRPI_STORE_ATTEMPT, &found, &owner, err);
+    trp_code code =
+        trpi_ckpt_store_read_number(store->path, TRPI_CKPT_STORE_ATTEMPT, &found, &owner, err);
     if (code || (found && owner == attempt)) {
         return code;
     }
@@ -326,24 +329,25 @@ static trp_code raise_fence(trpi_store *store, uint64_t attempt, trp_error *err)
                          "%s: attempt %" PRIu64 " owns the run, this is attempt %" PRIu64,
                          store->path, owner, attempt);
     }
-    return trpi_store_write_number(store->path, TRPI_STORE_ATTEMPT, attempt, err);
+    return trpi_ckpt_store_write_number(store->path, TRPI_CKPT_STORE_ATTEMPT, attempt, err);
 }
 
-static trp_code claim_locked(trpi_store *store, uint64_t attempt, trp_error *err) {
+static trp_code claim_locked(trpi_ckpt_store *store, uint64_t attempt, trp_error *err) {
     uint64_t owner = 0;
-    trp_code code = trpi_store_attempt(store, &owner, err);
+    trp_code code = trpi_ckpt_store_attempt(store, &owner, err);
     if (!code && owner >= attempt) {
         return trpi_fail(err, TRP_ECANCELED,
                          "%s: another driver has taken this run over, with attempt %" PRIu64
                          "; ours would have been attempt %" PRIu64,
                          store->path, owner, attempt);
     }
-    return code ? code : trpi_store_write_number(store->path, TRPI_STORE_ATTEMPT, attempt, err);
+    return code ? code
+                : trpi_ckpt_store_write_number(store->path, TRPI_CKPT_STORE_ATTEMPT, attempt, err);
 }
 
 /* The lock is of the directory itself and goes with its holder, so nothing is left to clean up. It
  * is held for two small files' time: whoever meets it lost the race. */
-trp_code trpi_store_claim(trpi_store *store, uint64_t attempt, trp_error *err) {
+trp_code trpi_ckpt_store_claim(trpi_ckpt_store *store, uint64_t attempt, trp_error *err) {
     int fd = open(store->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) {
         return trpi_fail(err, TRP_EIO, "%s: %s", store->path, strerror(errno));
@@ -364,11 +368,12 @@ trp_code trpi_store_claim(trpi_store *store, uint64_t attempt, trp_error *err) {
 /* An older attempt may have passed the fence just before it was raised, and be about to rename this
  * very directory: so it is renamed first. Whoever comes first has all of it, and no checkpoint is
  * emptied while it becomes one. */
-static trp_code sweep_staging(const trpi_store *store, const char *name, trp_error *err) {
+static trp_code sweep_staging(const trpi_ckpt_store *store, const char *name, trp_error *err) {
     trp_buf path = {0}, deleted = {0};
-    trp_code code = trpi_store_path_set(&path, err, "%s/%s", store->path, name);
+    trp_code code = trpi_ckpt_store_path_set(&path, err, "%s/%s", store->path, name);
     if (!code) {
-        code = trpi_store_path_set(&deleted, err, "%s/.deleted%s", store->path, strchr(name, '-'));
+        code = trpi_ckpt_store_path_set(&deleted, err, "%s/.deleted%s", store->path,
+                                        strchr(name, '-'));
     }
     if (!code) {
         code = remove_tree(text_of(&deleted), err);
@@ -387,7 +392,7 @@ static trp_code sweep_staging(const trpi_store *store, const char *name, trp_err
     return code;
 }
 
-trp_code trpi_store_sweep(trpi_store *store, uint64_t attempt, trp_error *err) {
+trp_code trpi_ckpt_store_sweep(trpi_ckpt_store *store, uint64_t attempt, trp_error *err) {
     char **names = NULL;
     size_t count = 0;
     uint64_t of;
@@ -397,10 +402,10 @@ trp_code trpi_store_sweep(trpi_store *store, uint64_t attempt, trp_error *err) {
         code = trpi_dir_list(store->path, &names, &count, err);
     }
     for (size_t i = 0; !code && i < count; i++) {
-        if (trpi_store_is_staging(names[i], &of) && of < attempt) {
+        if (trpi_ckpt_store_is_staging(names[i], &of) && of < attempt) {
             code = sweep_staging(store, names[i], err);
         } else if (strncmp(names[i], ".deleted-", strlen(".deleted-")) == 0) {
-            code = trpi_store_path_set(&path, err, "%s/%s", store->path, names[i]);
+            code = trpi_ckpt_store_path_set(&path, err, "%s/%s", store->path, names[i]);
             code = code ? code : remove_tree(text_of(&path), err);
         }
     }
@@ -409,10 +414,12 @@ trp_code trpi_store_sweep(trpi_store *store, uint64_t attempt, trp_error *err) {
     return code;
 }
 
-trp_code trpi_store_attempt(const trpi_store *store, uint64_t *ret_attempt, trp_error *err) {
+trp_code trpi_ckpt_store_attempt(const trpi_ckpt_store *store, uint64_t *ret_attempt,
+                                 trp_error *err) {
     bool found = false;
     uint64_t attempt = 0;
-    trp_code code = trpi_store_read_number(store->path, TRPI_STORE_ATTEMPT, &found, &attempt, err);
+    trp_code code =
+        trpi_ckpt_store_read_number(store->path, TRPI_CKPT_STORE_ATTEMPT, &found, &attempt, err);
     if (!code) {
         *ret_attempt = found ? attempt : 0;
     }

@@ -102,7 +102,7 @@ static trp_code send_train(trpi_trainer *t, const trpi_run_joined *joined, uint6
         .function = t->plan.function,
         .config = t->plan.config,
         .run_name = t->plan.name,
-        .run_dir = trpi_store_path(t->record.store),
+        .run_dir = trpi_ckpt_store_path(t->record.store),
         .checkpoint = t->from.size > 0 ? (const char *)t->from.data : "",
         .step = t->from_step,
         .device = t->plan.gpus > 0 ? "cuda:0" : "cpu",
@@ -113,7 +113,7 @@ static trp_code send_train(trpi_trainer *t, const trpi_run_joined *joined, uint6
     lock(t);
     trp_code code = trpi_collector_open(&t->collector, t->controller.attempt, t->gang.count, err);
     unlock(t);
-    return code == TRP_OK ? trpi_gang_train(&t->gang, &common, err) : code;
+    return code == TRP_OK ? trpi_run_gang_train(&t->gang, &common, err) : code;
 }
 
 /* Spawns, assembles, meets and trains. */
@@ -121,14 +121,14 @@ static trp_code start_gang(trpi_trainer *t, uint64_t deadline_ns, trp_error *err
     trpi_arena arena = {0};
     trpi_run_joined joined;
     uint64_t token = trpi_random_u64();
-    trp_code code = trpi_gang_spawn(&t->gang, err);
+    trp_code code = trpi_run_gang_spawn(&t->gang, err);
     if (code == TRP_OK) {
-        code = trpi_gang_assemble(&t->gang, deadline_ns, err);
+        code = trpi_run_gang_assemble(&t->gang, deadline_ns, err);
     }
     t->recovery.respawned_ns = trpi_run_now_ns();
     if (code == TRP_OK) {
-        code = trpi_gang_join(&t->gang, t->controller.attempt, token, deadline_ns, &arena, &joined,
-                              err);
+        code = trpi_run_gang_join(&t->gang, t->controller.attempt, token, deadline_ns, &arena,
+                                  &joined, err);
     }
     if (code == TRP_OK) {
         code = send_train(t, &joined, token, err);
@@ -144,11 +144,11 @@ static trpi_control_event start_attempt(trpi_trainer *t) {
     t->broken = (trp_error){0};
     trpi_control_event failure = TRPI_ON_BROKEN;
     publish(t);
-    trp_code code = trpi_gang_place(&t->gang, deadline_ns, &t->broken);
+    trp_code code = trpi_run_gang_place(&t->gang, deadline_ns, &t->broken);
     if (code == TRP_OK) {
         code = start_gang(t, deadline_ns, &t->broken);
-        failure = code != TRP_OK && trpi_gang_was_hit(&t->gang, code) ? TRPI_ON_START_LOST
-                                                                      : TRPI_ON_START_FAILED;
+        failure = code != TRP_OK && trpi_run_gang_was_hit(&t->gang, code) ? TRPI_ON_START_LOST
+                                                                          : TRPI_ON_START_FAILED;
     }
     if (code != TRP_OK) {
         t->broken.code = code;
@@ -208,7 +208,7 @@ static void fail(trpi_trainer *t, int rank, const trpi_member_end *end, uint64_t
 static bool collect(trpi_trainer *t, trpi_member *member) {
     trpi_member_end end;
     uint64_t now_ns = trpi_run_now_ns();
-    if (trpi_gang_collect(&t->gang, member, &end) != TRP_OK) {
+    if (trpi_run_gang_collect(&t->gang, member, &end) != TRP_OK) {
         fail(t, member->rank, &end, now_ns);
         return false;
     }
@@ -220,11 +220,11 @@ static bool collect(trpi_trainer *t, trpi_member *member) {
 
 static trpi_control_event watch_attempt(trpi_trainer *t) {
     publish(t);
-    while (trpi_gang_training(&t->gang) > 0) {
+    while (trpi_run_gang_training(&t->gang) > 0) {
         if (atomic_load(&t->stop)) {
             return TRPI_ON_ABORT;
         }
-        trpi_member *member = trpi_gang_wait(&t->gang, SLICE_MS);
+        trpi_member *member = trpi_run_gang_wait(&t->gang, SLICE_MS);
         if (member != NULL && !collect(t, member)) {
             return is_superseded(t) ? TRPI_ON_BROKEN : TRPI_ON_RANK_FAILED;
         }
@@ -247,7 +247,8 @@ static trpi_control_event watch_attempt(trpi_trainer *t) {
 /* Whoever starts while the survivors leave is not waited for later. */
 static void respawn(trpi_trainer *t) {
     trp_error err = {0};
-    if (trpi_gang_spawn(&t->gang, &err) != TRP_OK) { /* the next start tries again and says so */
+    if (trpi_run_gang_spawn(&t->gang, &err) !=
+        TRP_OK) { /* the next start tries again and says so */
         trpi_log(TRPI_WARN, "respawn", "error=\"%s\"", err.message);
     }
 }
@@ -255,8 +256,8 @@ static void respawn(trpi_trainer *t) {
 /* Until no train call is under way, or the time has passed. */
 static void settle(trpi_trainer *t, uint64_t timeout_ms, bool replace) {
     uint64_t deadline_ns = trpi_run_deadline_ns(timeout_ms);
-    while (trpi_gang_training(&t->gang) > 0 && trpi_run_now_ns() < deadline_ns) {
-        trpi_member *member = trpi_gang_wait(&t->gang, SLICE_MS);
+    while (trpi_run_gang_training(&t->gang) > 0 && trpi_run_now_ns() < deadline_ns) {
+        trpi_member *member = trpi_run_gang_wait(&t->gang, SLICE_MS);
         if (member != NULL && !collect(t, member) && replace && !member->living) {
             respawn(t);
         }
@@ -268,14 +269,14 @@ static void leave_attempt(trpi_trainer *t, bool replace) {
     lock(t);
     trpi_collector_close(&t->collector, "the attempt is over");
     unlock(t);
-    trpi_gang_abort(&t->gang, t->controller.attempt);
+    trpi_run_gang_abort(&t->gang, t->controller.attempt);
     t->recovery.told_ns = trpi_run_now_ns();
     if (replace) {
         respawn(t);
     }
     settle(t, LEAVE_TIMEOUT_MS, replace);
-    if (trpi_gang_training(&t->gang) > 0) {
-        trpi_gang_kill_training(&t->gang);
+    if (trpi_run_gang_training(&t->gang) > 0) {
+        trpi_run_gang_kill_training(&t->gang);
         settle(t, DIE_TIMEOUT_MS, replace);
     }
     bool aborted =
@@ -302,7 +303,7 @@ static trpi_control_event stop_attempt(trpi_trainer *t) {
     bool anew = placement_is_lost(t);
     leave_attempt(t, !anew);
     if (anew) {
-        trpi_gang_clear(&t->gang, DIE_TIMEOUT_MS);
+        trpi_run_gang_clear(&t->gang, DIE_TIMEOUT_MS);
     }
     trp_error err = {0};
     lock(t);
@@ -322,7 +323,7 @@ static trpi_control_event stop_attempt(trpi_trainer *t) {
 
 static trpi_control_event tear_down(trpi_trainer *t) {
     leave_attempt(t, false);
-    trpi_gang_clear(&t->gang, DIE_TIMEOUT_MS);
+    trpi_run_gang_clear(&t->gang, DIE_TIMEOUT_MS);
     return TRPI_ON_TORN_DOWN;
 }
 
@@ -393,7 +394,7 @@ static trpi_control_event begin(trpi_trainer *t) {
     t->broken.code = code;
     t->superseded = code == TRP_ECANCELED;
     if (code == TRP_OK) {
-        code = trpi_gang_init(&t->gang, t->rt, &t->plan, &t->stop, &t->broken);
+        code = trpi_run_gang_init(&t->gang, t->rt, &t->plan, &t->stop, &t->broken);
     }
     return code == TRP_OK ? TRPI_ON_BEGIN : TRPI_ON_BROKEN;
 }

@@ -42,15 +42,16 @@ typedef struct fit {
  * that exists, or does not, are refused by the process that asked. */
 static trp_code check_storage(const trp_train_options *options, const trpi_run_plan *plan,
                               char **ret_path, trp_error *err) {
-    static const trpi_store_mode modes[] = {TRPI_STORE_AUTO, TRPI_STORE_MUST, TRPI_STORE_NEVER};
-    trpi_store *store = NULL;
-    trp_code code =
-        trpi_store_open(plan->storage, plan->name, modes[options->run.resume], &store, NULL, err);
+    static const trpi_ckpt_store_mode modes[] = {TRPI_CKPT_STORE_AUTO, TRPI_CKPT_STORE_MUST,
+                                                 TRPI_CKPT_STORE_NEVER};
+    trpi_ckpt_store *store = NULL;
+    trp_code code = trpi_ckpt_store_open(plan->storage, plan->name, modes[options->run.resume],
+                                         &store, NULL, err);
     if (code != TRP_OK) {
         return trpi_context(err, code, "run \"%s\"", plan->name);
     }
-    *ret_path = strdup(trpi_store_path(store));
-    trpi_store_close(store);
+    *ret_path = strdup(trpi_ckpt_store_path(store));
+    trpi_ckpt_store_close(store);
     return *ret_path != NULL ? TRP_OK : trpi_fail(err, TRP_ENOMEM, "run \"%s\"", plan->name);
 }
 
@@ -271,12 +272,12 @@ static void end_trainer(fit *f) {
 /* What the trainer would have told: the run's directory knows it, too. Nothing to be found there is
  * no error of its own beside the one that ended the run. */
 static void find_checkpoint(fit *f) {
-    trpi_store *store = NULL;
+    trpi_ckpt_store *store = NULL;
     trpi_checkpoint *all = NULL;
     size_t count = 0;
     if (f->result->checkpoint == NULL &&
-        trpi_store_open_path(f->result->path, &store, NULL) == TRP_OK &&
-        trpi_store_list(store, &all, &count, NULL) == TRP_OK) {
+        trpi_ckpt_store_open_path(f->result->path, &store, NULL) == TRP_OK &&
+        trpi_ckpt_store_list(store, &all, &count, NULL) == TRP_OK) {
         const trpi_checkpoint *newest = NULL;
         for (size_t i = 0; i < count; i++) {
             newest = all[i].damage.code == TRP_OK ? &all[i] : newest;
@@ -285,7 +286,7 @@ static void find_checkpoint(fit *f) {
         f->result->steps = newest != NULL ? newest->manifest.step : 0;
     }
     trpi_checkpoints_free(all, count);
-    trpi_store_close(store);
+    trpi_ckpt_store_close(store);
 }
 
 /* The run ended without the trainer's word. */

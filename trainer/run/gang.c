@@ -19,7 +19,7 @@ static uint64_t next_slice(uint64_t deadline_ns) {
     return trpi_run_slice_ms(deadline_ns, SLICE_MS);
 }
 
-static bool is_stopped(const trpi_gang *gang) {
+static bool is_stopped(const trpi_run_gang *gang) {
     return atomic_load(gang->stop);
 }
 
@@ -29,10 +29,10 @@ static trp_code stopped(trp_error *err) {
 
 /* ---- Lives ---- */
 
-trp_code trpi_gang_init(trpi_gang *gang, trp_runtime *rt, const trpi_run_plan *plan,
-                        const atomic_bool *stop, trp_error *err) {
+trp_code trpi_run_gang_init(trpi_run_gang *gang, trp_runtime *rt, const trpi_run_plan *plan,
+                            const atomic_bool *stop, trp_error *err) {
     size_t count = (size_t)plan->workers;
-    *gang = (trpi_gang){.rt = rt, .plan = plan, .stop = stop, .count = (int)count};
+    *gang = (trpi_run_gang){.rt = rt, .plan = plan, .stop = stop, .count = (int)count};
     gang->members = calloc(count, sizeof(*gang->members));
     gang->bundles = calloc(count, sizeof(*gang->bundles));
     gang->resources = calloc(plan->resources_count + 1, sizeof(*gang->resources));
@@ -56,7 +56,7 @@ trp_code trpi_gang_init(trpi_gang *gang, trp_runtime *rt, const trpi_run_plan *p
     return TRP_OK;
 }
 
-void trpi_gang_release(trpi_gang *gang) {
+void trpi_run_gang_release(trpi_run_gang *gang) {
     free(gang->members);
     free(gang->bundles);
     free(gang->resources);
@@ -64,10 +64,10 @@ void trpi_gang_release(trpi_gang *gang) {
     free(gang->refs);
     free(gang->done);
     free(gang->called);
-    *gang = (trpi_gang){0};
+    *gang = (trpi_run_gang){0};
 }
 
-static trpi_member *member_of(trpi_gang *gang, trp_actor actor) {
+static trpi_member *member_of(trpi_run_gang *gang, trp_actor actor) {
     for (int i = 0; i < gang->count; i++) {
         if (gang->members[i].actor.id == actor.id) {
             return &gang->members[i];
@@ -77,7 +77,7 @@ static trpi_member *member_of(trpi_gang *gang, trp_actor actor) {
 }
 
 /* Takes one notice of death from the runtime's queue and leaves it with its member. */
-static bool take_death(trpi_gang *gang, uint64_t timeout_ms) {
+static bool take_death(trpi_run_gang *gang, uint64_t timeout_ms) {
     trp_death death;
     if (trp_next_death(gang->rt, timeout_ms, &death, NULL) != TRP_OK) {
         return false;
@@ -91,7 +91,7 @@ static bool take_death(trpi_gang *gang, uint64_t timeout_ms) {
     return true;
 }
 
-static int living(const trpi_gang *gang) {
+static int living(const trpi_run_gang *gang) {
     int count = 0;
     for (int i = 0; i < gang->count; i++) {
         count += gang->members[i].living;
@@ -99,14 +99,14 @@ static int living(const trpi_gang *gang) {
     return count;
 }
 
-static void forget_call(trpi_gang *gang, trpi_member *member) {
+static void forget_call(trpi_run_gang *gang, trpi_member *member) {
     if (member->training) {
         trp_ref_release(gang->rt, member->train);
         member->training = false;
     }
 }
 
-void trpi_gang_clear(trpi_gang *gang, uint64_t timeout_ms) {
+void trpi_run_gang_clear(trpi_run_gang *gang, uint64_t timeout_ms) {
     trp_error err = {0};
     if (gang->group.id != 0 && trp_group_remove(gang->rt, gang->group, &err) != TRP_OK) {
         trpi_log(TRPI_WARN, "group_remove", "error=\"%s\"", err.message);
@@ -134,7 +134,7 @@ void trpi_gang_clear(trpi_gang *gang, uint64_t timeout_ms) {
 
 /* Waits while the group may still be placed. What no node can hold is waited for a short time only,
  * unless it has been placed before: then a node was lost, which may come back. */
-static trp_code wait_placed(trpi_gang *gang, uint64_t deadline_ns, trp_error *err) {
+static trp_code wait_placed(trpi_run_gang *gang, uint64_t deadline_ns, trp_error *err) {
     uint64_t grace_ns =
         gang->was_placed ? deadline_ns : TRPI_MIN(deadline_ns, trpi_run_deadline_ns(INFEASIBLE_MS));
     for (;;) {
@@ -153,7 +153,7 @@ static trp_code wait_placed(trpi_gang *gang, uint64_t deadline_ns, trp_error *er
     }
 }
 
-trp_code trpi_gang_place(trpi_gang *gang, uint64_t deadline_ns, trp_error *err) {
+trp_code trpi_run_gang_place(trpi_run_gang *gang, uint64_t deadline_ns, trp_error *err) {
     trp_code code = TRP_OK;
     if (gang->group.id == 0) {
         trp_group_options options = {.strategy = (trp_strategy)gang->plan->placement,
@@ -167,7 +167,7 @@ trp_code trpi_gang_place(trpi_gang *gang, uint64_t deadline_ns, trp_error *err) 
     return code == TRP_OK ? code : trpi_context(err, code, "place %d workers", gang->count);
 }
 
-static trp_code spawn_member(trpi_gang *gang, int bundle, trp_error *err) {
+static trp_code spawn_member(trpi_run_gang *gang, int bundle, trp_error *err) {
     const trpi_run_plan *plan = gang->plan;
     trpi_member *member = &gang->members[bundle];
     trp_spawn_options options = {.cpus = plan->cpus,
@@ -190,7 +190,7 @@ static trp_code spawn_member(trpi_gang *gang, int bundle, trp_error *err) {
     return code == TRP_OK ? code : trpi_context(err, code, "spawn worker %d", bundle);
 }
 
-trp_code trpi_gang_spawn(trpi_gang *gang, trp_error *err) {
+trp_code trpi_run_gang_spawn(trpi_run_gang *gang, trp_error *err) {
     trp_code code = TRP_OK;
     while (take_death(gang, 0)) { /* of those who died while nobody waited for them */
     }
@@ -202,7 +202,7 @@ trp_code trpi_gang_spawn(trpi_gang *gang, trp_error *err) {
     return code;
 }
 
-static trp_code wait_member(trpi_gang *gang, int bundle, uint64_t deadline_ns, trp_error *err) {
+static trp_code wait_member(trpi_run_gang *gang, int bundle, uint64_t deadline_ns, trp_error *err) {
     trpi_member *member = &gang->members[bundle];
     for (;;) {
         uint64_t slice = next_slice(deadline_ns);
@@ -229,7 +229,7 @@ static trp_code wait_member(trpi_gang *gang, int bundle, uint64_t deadline_ns, t
     }
 }
 
-trp_code trpi_gang_assemble(trpi_gang *gang, uint64_t deadline_ns, trp_error *err) {
+trp_code trpi_run_gang_assemble(trpi_run_gang *gang, uint64_t deadline_ns, trp_error *err) {
     for (int i = 0; i < gang->count; i++) {
         trp_code code = wait_member(gang, i, deadline_ns, err);
         if (code != TRP_OK) {
@@ -270,7 +270,7 @@ static bool was_hit(const trpi_member *member) {
 }
 
 /* The notice may be a moment behind the failure. */
-bool trpi_gang_was_hit(trpi_gang *gang, trp_code code) {
+bool trpi_run_gang_was_hit(trpi_run_gang *gang, trp_code code) {
     uint64_t deadline_ns = trpi_run_deadline_ns(DEATH_NOTICE_MS);
     for (uint64_t slice = 1; is_loss(code) && slice > 0;) {
         for (int i = 0; i < gang->count; i++) {
@@ -286,7 +286,7 @@ bool trpi_gang_was_hit(trpi_gang *gang, trp_code code) {
 
 /* ---- An attempt ---- */
 
-static trpi_member *rank_zero(trpi_gang *gang) {
+static trpi_member *rank_zero(trpi_run_gang *gang) {
     for (int i = 0; i < gang->count; i++) {
         if (gang->members[i].rank == 0) {
             return &gang->members[i];
@@ -295,7 +295,7 @@ static trpi_member *rank_zero(trpi_gang *gang) {
     return &gang->members[0];
 }
 
-static trp_code take_reply(trpi_gang *gang, trp_ref ref, trp_buf *reply, trp_error *err) {
+static trp_code take_reply(trpi_run_gang *gang, trp_ref ref, trp_buf *reply, trp_error *err) {
     trp_bytes value;
     trp_code code = trp_get(gang->rt, ref, 0, &value, err);
     if (code == TRP_OK && trp_buf_append(reply, value.data, value.size) != TRP_OK) {
@@ -304,7 +304,7 @@ static trp_code take_reply(trpi_gang *gang, trp_ref ref, trp_buf *reply, trp_err
     return code;
 }
 
-static trp_code ask_until(trpi_gang *gang, trp_actor actor, const char *method, trp_bytes args,
+static trp_code ask_until(trpi_run_gang *gang, trp_actor actor, const char *method, trp_bytes args,
                           uint64_t deadline_ns, trp_buf *reply, trp_error *err) {
     trp_ref ref;
     bool done = false;
@@ -327,8 +327,9 @@ static trp_code ask_until(trpi_gang *gang, trp_actor actor, const char *method, 
     return code;
 }
 
-trp_code trpi_gang_join(trpi_gang *gang, uint64_t attempt, uint64_t token, uint64_t deadline_ns,
-                        trpi_arena *arena, trpi_run_joined *ret_joined, trp_error *err) {
+trp_code trpi_run_gang_join(trpi_run_gang *gang, uint64_t attempt, uint64_t token,
+                            uint64_t deadline_ns, trpi_arena *arena, trpi_run_joined *ret_joined,
+                            trp_error *err) {
     trpi_run_join join = {.attempt = attempt, .world = gang->count, .token = token};
     trp_buf args = {0}, reply = {0};
     trp_code code = trpi_pack_join(&join, &args, err);
@@ -344,7 +345,7 @@ trp_code trpi_gang_join(trpi_gang *gang, uint64_t attempt, uint64_t token, uint6
     return code == TRP_OK ? code : trpi_context(err, code, "rendezvous at rank 0");
 }
 
-static trp_code train_member(trpi_gang *gang, trpi_member *member,
+static trp_code train_member(trpi_run_gang *gang, trpi_member *member,
                              const trpi_run_assignment *common, trp_error *err) {
     trpi_run_assignment assignment = *common;
     assignment.rank = member->rank;
@@ -363,7 +364,8 @@ static trp_code train_member(trpi_gang *gang, trpi_member *member,
     return code == TRP_OK ? code : trpi_context(err, code, "start rank %d", member->rank);
 }
 
-trp_code trpi_gang_train(trpi_gang *gang, const trpi_run_assignment *common, trp_error *err) {
+trp_code trpi_run_gang_train(trpi_run_gang *gang, const trpi_run_assignment *common,
+                             trp_error *err) {
     trp_code code = TRP_OK;
     for (int i = 0; code == TRP_OK && i < gang->count; i++) {
         code = train_member(gang, &gang->members[i], common, err);
@@ -371,7 +373,7 @@ trp_code trpi_gang_train(trpi_gang *gang, const trpi_run_assignment *common, trp
     return code;
 }
 
-int trpi_gang_training(const trpi_gang *gang) {
+int trpi_run_gang_training(const trpi_run_gang *gang) {
     int count = 0;
     for (int i = 0; i < gang->count; i++) {
         count += gang->members[i].training;
@@ -379,7 +381,7 @@ int trpi_gang_training(const trpi_gang *gang) {
     return count;
 }
 
-trpi_member *trpi_gang_wait(trpi_gang *gang, uint64_t timeout_ms) {
+trpi_member *trpi_run_gang_wait(trpi_run_gang *gang, uint64_t timeout_ms) {
     size_t count = 0;
     trp_error err = {0};
     for (int i = 0; i < gang->count; i++) {
@@ -404,7 +406,7 @@ trpi_member *trpi_gang_wait(trpi_gang *gang, uint64_t timeout_ms) {
 }
 
 /* The notice may be a moment behind the failure of the call. */
-static void find_death(trpi_gang *gang, trpi_member *member, trp_death *ret_death) {
+static void find_death(trpi_run_gang *gang, trpi_member *member, trp_death *ret_death) {
     uint64_t deadline_ns = trpi_run_deadline_ns(DEATH_NOTICE_MS);
     for (uint64_t slice = 1; !member->has_death && slice > 0;) {
         slice = next_slice(deadline_ns);
@@ -435,7 +437,7 @@ static trp_code read_left(const trpi_member *member, trp_bytes value, uint64_t *
     return code;
 }
 
-trp_code trpi_gang_collect(trpi_gang *gang, trpi_member *member, trpi_member_end *ret_end) {
+trp_code trpi_run_gang_collect(trpi_run_gang *gang, trpi_member *member, trpi_member_end *ret_end) {
     trp_bytes value;
     *ret_end = (trpi_member_end){0};
     trp_code code = trp_get(gang->rt, member->train, 0, &value, &ret_end->error);
@@ -452,7 +454,7 @@ trp_code trpi_gang_collect(trpi_gang *gang, trpi_member *member, trpi_member_end
 }
 
 /* One that cannot be told is killed when the others have left: all others are told all the same. */
-void trpi_gang_abort(trpi_gang *gang, uint64_t attempt) {
+void trpi_run_gang_abort(trpi_run_gang *gang, uint64_t attempt) {
     trp_buf bytes = {0};
     trp_error err = {0};
     trp_code packed = trpi_pack_abort(&(trpi_run_abort){attempt}, &bytes, &err);
@@ -469,7 +471,7 @@ void trpi_gang_abort(trpi_gang *gang, uint64_t attempt) {
     trp_buf_release(&bytes);
 }
 
-void trpi_gang_kill_training(trpi_gang *gang) {
+void trpi_run_gang_kill_training(trpi_run_gang *gang) {
     for (int i = 0; i < gang->count; i++) {
         trpi_member *member = &gang->members[i];
         trp_error err = {0};

@@ -68,18 +68,19 @@ const trpi_record_entry *trpi_record_latest(const trpi_record *record) {
 }
 
 trp_code trpi_record_path(const trpi_record *record, uint64_t number, trp_buf *out) {
-    return trp_buf_printf(out, "%s/checkpoint_%06" PRIu64, trpi_store_path(record->store), number);
+    return trp_buf_printf(out, "%s/checkpoint_%06" PRIu64, trpi_ckpt_store_path(record->store),
+                          number);
 }
 
 /* ---- Opening ---- */
 
 /* The last attempt that run.json knows of; 0 in a new run. */
-static trp_code read_attempt(const trpi_store *store, uint64_t *ret_attempt, trp_error *err) {
+static trp_code read_attempt(const trpi_ckpt_store *store, uint64_t *ret_attempt, trp_error *err) {
     trp_buf text = {0};
     json_t *json = NULL;
     int64_t attempt = 0;
     trp_error inner = {0};
-    trp_code code = trpi_store_read_record(store, &text, &inner);
+    trp_code code = trpi_ckpt_store_read_record(store, &text, &inner);
     if (code == TRP_ENOTFOUND) {
         *ret_attempt = 0;
         code = TRP_OK;
@@ -102,7 +103,7 @@ static trp_code read_attempt(const trpi_store *store, uint64_t *ret_attempt, trp
     code = trpi_fail(err, code,
                      "%s/%s; the checkpoints beside it are whole if they verify: remove run.json "
                      "to go on from them",
-                     trpi_store_path(store), inner.message);
+                     trpi_ckpt_store_path(store), inner.message);
 out:
     json_decref(json);
     trp_buf_release(&text);
@@ -112,7 +113,7 @@ out:
 static trp_code list_entries(trpi_record *record, trp_error *err) {
     trpi_checkpoint *found = NULL;
     size_t count = 0;
-    trp_code code = trpi_store_list(record->store, &found, &count, err);
+    trp_code code = trpi_ckpt_store_list(record->store, &found, &count, err);
     forget_entries(record);
     for (size_t i = 0; code == TRP_OK && i < count; i++) {
         if (found[i].damage.code == TRP_OK) {
@@ -128,13 +129,13 @@ static trp_code list_entries(trpi_record *record, trp_error *err) {
 trp_code trpi_record_open(trpi_record *record, const trpi_run_plan *plan, trp_error *err) {
     uint64_t owner = 0;
     *record = (trpi_record){.plan = plan};
-    trp_code code =
-        trpi_store_open(plan->storage, plan->name, TRPI_STORE_AUTO, &record->store, NULL, err);
+    trp_code code = trpi_ckpt_store_open(plan->storage, plan->name, TRPI_CKPT_STORE_AUTO,
+                                         &record->store, NULL, err);
     if (code == TRP_OK) {
         code = read_attempt(record->store, &record->attempt, err);
     }
     if (code == TRP_OK) {
-        code = trpi_store_attempt(record->store, &owner, err);
+        code = trpi_ckpt_store_attempt(record->store, &owner, err);
         record->attempt = TRPI_MAX(record->attempt, owner);
     }
     return code == TRP_OK ? list_entries(record, err) : code;
@@ -142,12 +143,12 @@ trp_code trpi_record_open(trpi_record *record, const trpi_run_plan *plan, trp_er
 
 trp_code trpi_record_check_owner(const trpi_record *record, trp_error *err) {
     uint64_t owner = 0;
-    trp_code code = trpi_store_attempt(record->store, &owner, err);
+    trp_code code = trpi_ckpt_store_attempt(record->store, &owner, err);
     if (code == TRP_OK && owner > record->attempt) {
         code = trpi_fail(err, TRP_ECANCELED,
                          "%s: another driver has taken this run over, with attempt %" PRIu64
                          "; ours was attempt %" PRIu64,
-                         trpi_store_path(record->store), owner, record->attempt);
+                         trpi_ckpt_store_path(record->store), owner, record->attempt);
     }
     return code;
 }
@@ -155,7 +156,7 @@ trp_code trpi_record_check_owner(const trpi_record *record, trp_error *err) {
 void trpi_record_release(trpi_record *record) {
     forget_entries(record);
     free(record->entries);
-    trpi_store_close(record->store);
+    trpi_ckpt_store_close(record->store);
     *record = (trpi_record){0};
 }
 
@@ -184,25 +185,26 @@ trp_code trpi_record_begin(trpi_record *record, uint64_t attempt, trpi_record_no
                            void *notice_arg, const trpi_record_entry **ret_newest, trp_error *err) {
     damage_notice to = {notice, notice_arg};
     trpi_checkpoint *newest = NULL;
-    trp_code code = trpi_store_claim(record->store, attempt, err);
+    trp_code code = trpi_ckpt_store_claim(record->store, attempt, err);
     if (code == TRP_OK) {
         record->attempt = attempt;
         record->owned = true;
-        code = trpi_store_sweep(record->store, attempt, err);
+        code = trpi_ckpt_store_sweep(record->store, attempt, err);
     }
     if (code == TRP_OK) {
         code = list_entries(record, err);
     }
     if (code == TRP_OK) {
         trp_error inner = {0};
-        code = trpi_store_newest(record->store, TRPI_VERIFY_CHECKSUMS, on_damaged, &to, &newest,
-                                 &inner);
+        code = trpi_ckpt_store_newest(record->store, TRPI_VERIFY_CHECKSUMS, on_damaged, &to,
+                                      &newest, &inner);
         if (code == TRP_ENOTFOUND) {
             *ret_newest = NULL;
             return TRP_OK;
         }
         if (code != TRP_OK) {
-            return trpi_fail(err, code, "%s: %s", trpi_store_path(record->store), inner.message);
+            return trpi_fail(err, code, "%s: %s", trpi_ckpt_store_path(record->store),
+                             inner.message);
         }
     }
     if (code == TRP_OK) {
@@ -235,7 +237,7 @@ trp_code trpi_record_prune(trpi_record *record, trp_error *err) {
         if (keep[i].keep) {
             continue;
         }
-        code = trpi_store_remove(record->store, keep[i].number, err);
+        code = trpi_ckpt_store_remove(record->store, keep[i].number, err);
         if (code == TRP_OK || code == TRP_ENOTFOUND) { /* someone has removed it by hand */
             remove_entry(record, i);
             code = TRP_OK;
@@ -291,7 +293,7 @@ static json_t *json_of_run(const trpi_record *record, trp_run_state state, int r
                      RECORD_VERSION, "name", plan->name, "function", plan->function, "state",
                      trp_run_state_name(state), "attempt", (json_int_t)record->attempt, "restarts",
                      restarts, "step", (json_int_t)step, "workers", (json_int_t)plan->workers,
-                     "checkpoint", name, "dir", trpi_store_path(record->store));
+                     "checkpoint", name, "dir", trpi_ckpt_store_path(record->store));
 }
 
 static trp_code add_checkpoints(const trpi_record *record, json_t *run, trp_error *err) {
@@ -325,7 +327,7 @@ trp_code trpi_record_write(trpi_record *record, trp_run_state state, int restart
         code = write_json(run, &text, err);
     }
     if (code == TRP_OK) {
-        code = trpi_store_write_record(record->store, trp_buf_bytes(&text), err);
+        code = trpi_ckpt_store_write_record(record->store, trp_buf_bytes(&text), err);
     }
     json_decref(run);
     trp_buf_release(&text);
@@ -349,7 +351,7 @@ trp_code trpi_record_metrics(trpi_record *record, uint64_t attempt, uint64_t ste
                              (json_int_t)step, "metrics", json_of_metrics(manifest));
     trp_code code = write_json(line, &text, err);
     if (code == TRP_OK) {
-        code = trpi_store_append_metrics(record->store, trp_buf_bytes(&text), false, err);
+        code = trpi_ckpt_store_append_metrics(record->store, trp_buf_bytes(&text), false, err);
     }
     json_decref(line);
     trp_buf_release(&text);

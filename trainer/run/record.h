@@ -21,7 +21,7 @@ typedef struct trpi_record_entry {
 
 typedef struct trpi_record {
     const trpi_run_plan *plan; /* borrowed */
-    trpi_store *store;
+    trpi_ckpt_store *store;
     uint64_t attempt;           /* the last one used */
     bool owned;                 /* that one is ours: run.json may be written */
     trpi_record_entry *entries; /* by rising number, whole ones only */

@@ -9,13 +9,13 @@
 
 static trp_code next_number(void *arg, uint64_t *ret_number, trp_error *err) {
     trpi_trainer *t = arg;
-    return trpi_store_next_number(t->record.store, ret_number, err);
+    return trpi_ckpt_store_next_number(t->record.store, ret_number, err);
 }
 
 static void discard(void *arg, uint64_t attempt, uint64_t number) {
     trpi_trainer *t = arg;
     trp_error err = {0};
-    if (trpi_store_discard(t->record.store, attempt, number, &err) != TRP_OK) {
+    if (trpi_ckpt_store_discard(t->record.store, attempt, number, &err) != TRP_OK) {
         trpi_log(TRPI_WARN, "discard_staging", "error=\"%s\"", err.message); /* sweep() gets it */
     }
 }
@@ -59,7 +59,7 @@ static trp_code copy_metrics(const trpi_manifest *from, trpi_manifest *to, trp_e
 static trp_code commit(trpi_trainer *t, trpi_manifest *manifest, trp_buf *ret_path,
                        trp_error *err) {
     uint64_t begun_ns = trpi_run_now_ns();
-    trp_code code = trpi_store_commit(t->record.store, manifest, NULL, err);
+    trp_code code = trpi_ckpt_store_commit(t->record.store, manifest, NULL, err);
     if (code != TRP_OK) {
         return trpi_context(err, code, "commit checkpoint %" PRIu64, manifest->number);
     }

@@ -112,8 +112,8 @@ trp_code trp_session_staging(trp_session *session, const char **ret_dir, trp_err
         code = ask_number(session, &number, err);
     }
     if (code == TRP_OK) {
-        code = trpi_store_stage(session->assignment.run_dir, session->assignment.attempt, number,
-                                (int)session->assignment.rank, &dir, err);
+        code = trpi_ckpt_store_stage(session->assignment.run_dir, session->assignment.attempt,
+                                     number, (int)session->assignment.rank, &dir, err);
     }
     if (code == TRP_OK) {
         session->staging = trpi_arena_text(&session->arena, (const char *)dir.data, dir.size);
@@ -236,7 +236,7 @@ static trp_code seal(trp_session *session, trpi_manifest *sealed, trp_error *err
                          "has_checkpoint is set, but trp_session_staging() was not asked for a "
                          "directory");
     }
-    return trpi_store_seal(session->staging, (int)session->assignment.rank, sealed, err);
+    return trpi_ckpt_store_seal(session->staging, (int)session->assignment.rank, sealed, err);
 }
 
 static trp_code fill(trp_session *session, const trp_report *report, const trpi_manifest *sealed,

@@ -26,7 +26,7 @@ static void stop(trp_context *ctx, void *state) {
     trpi_record_release(&t->record);
     trpi_journal_release(&t->journal);
     trpi_manifest_release(&t->last);
-    trpi_gang_release(&t->gang);
+    trpi_run_gang_release(&t->gang);
     trp_buf_release(&t->from);
     free(t->recovery_ms);
     free(t->failures);

@@ -51,7 +51,7 @@ typedef struct trpi_trainer {
 
     /* The drive thread's own. */
     trp_runtime *rt;
-    trpi_gang gang;
+    trpi_run_gang gang;
     trp_rank_failure *failures; /* of the attempt that failed last; the cause first */
     size_t failure_count;
     trp_error broken;      /* why no attempt could be started; code 0 = nothing */
