@@ -25,22 +25,19 @@ bool trpi_parse_job(const char *word, uint64_t *ret_job) {
 }
 
 trp_code trpi_find_job(trp_runtime *rt, uint64_t job, json_t **ret_row, trp_error *err) {
-    json_t *rows, *row;
-    size_t i;
-    trp_code code = trpi_query(rt, "jobs", &rows, err);
+    char what[32];
+    json_t *rows;
+    trpi_format(what, sizeof(what), "jobs/%" PRIu64, job);
+    trp_code code = trpi_query(rt, what, &rows, err);
     if (code != TRP_OK) {
         return code;
     }
-    json_array_foreach(rows, i, row) {
-        if ((uint64_t)json_integer_value(json_object_get(row, "id")) == job) {
-            *ret_row = json_incref(row);
-            json_decref(rows);
-            return TRP_OK;
-        }
-    }
+    *ret_row = json_incref(json_array_get(rows, 0));
     json_decref(rows);
-    return trpi_fail(err, TRP_ENOTFOUND, "there is no job j%" PRIu64 " (troupe jobs lists them)",
-                     job);
+    return *ret_row != NULL
+               ? TRP_OK
+               : trpi_fail(err, TRP_ENOTFOUND,
+                           "there is no job j%" PRIu64 " (troupe jobs lists them)", job);
 }
 
 bool trpi_job_is_over(json_t *row) {

@@ -14,6 +14,7 @@
 #define TRPI_CLIENT_INTERNAL_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "actors/proc/client.h"
 #include "actors/proc/client_package.h"
@@ -130,6 +131,7 @@ struct trp_runtime {
     char package[TRPI_HASH_TEXT]; /* workers' working directory; "" = cwd */
     uint64_t submission;
     trpi_upload uploads[2]; /* the executable, the package; of the control thread */
+    atomic_bool exe_is_kept;
     trpi_text *env; /* of all workers of the job */
     size_t env_count;
     uint64_t actor, incarnation;

@@ -38,6 +38,11 @@ TRP_CHECKED trp_code trpi_package_upload(trp_runtime *rt, const trpi_package *pa
 TRP_CHECKED trp_code trpi_package_bring(const char *address, uint64_t connect_timeout_ms,
                                         const trpi_package *package, trp_error *err);
 
+/* For actors that outlive this driver: the head has its executable from now on, for nodes that lack
+ * it. Brought once, by whoever asks first; what can't be brought is logged, since nodes that have
+ * the program need nothing. */
+void trpi_package_keep(trp_runtime *rt);
+
 /* ---- Uploads that the head asks for: on the control thread, one part per answer ---- */
 
 typedef struct trpi_upload {

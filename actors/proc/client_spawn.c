@@ -146,6 +146,9 @@ trp_code trp_spawn(trp_runtime *rt, const char *type, trp_bytes args,
                          "them into the object store or a file",
                          args.size);
     }
+    if (code == TRP_OK && o->detached) {
+        trpi_package_keep(rt);
+    }
     if (code == TRP_OK) {
         code = send_spawn(rt, type, args, o, ret_actor, err);
     }

@@ -71,6 +71,17 @@ trp_code trpi_package_bring(const char *address, uint64_t connect_timeout_ms,
     return code == TRP_OK ? code : trpi_context(err, code, "working directory");
 }
 
+void trpi_package_keep(trp_runtime *rt) {
+    trp_error err = {0};
+    const trpi_package *file = &rt->uploads[0].file;
+    if (file->hash[0] == '\0' || atomic_exchange(&rt->exe_is_kept, true)) {
+        return;
+    }
+    if (trpi_package_upload(rt, file, &err) != TRP_OK) {
+        trpi_log(TRPI_WARN, "executable_not_kept", "error=\"%s\"", err.message);
+    }
+}
+
 /* ---- When the head asks ---- */
 
 static trpi_upload *find_upload(trp_runtime *rt, const char *hash, uint64_t request) {

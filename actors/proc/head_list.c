@@ -208,25 +208,45 @@ static void set_submission(json_t *row, const trpi_job_view *view, uint64_t now_
     set_seconds(row, "duration_s", view->started_ns, view->running ? now_ns : view->ended_ns);
 }
 
+static json_t *job_row(const trpi_job_view *view, uint64_t now_ns) {
+    json_t *row = json_object();
+    set_number(row, "id", (int64_t)view->id);
+    set_text(row, "name", view->name);
+    set_text(row, "state", trpi_job_state_name(view->state));
+    json_object_set_new(row, "submitted", json_boolean(view->submitted));
+    set_submission(row, view, now_ns);
+    set_text(row, "namespace", view->namespace_name);
+    set_text(row, "exe", view->exe);
+    set_number(row, "pid", view->pid);
+    set_number(row, "actors", (int64_t)view->actors);
+    set_seconds(row, "age_s", view->started_ns, now_ns);
+    set_seconds(row, "ended_s", view->running ? now_ns : view->ended_ns, now_ns);
+    set_text(row, "reason", view->reason);
+    return row;
+}
+
 static json_t *list_jobs(const trpi_cluster *cluster, uint64_t now_ns) {
     json_t *rows = json_array();
     trpi_job_view view;
     uint64_t id = 0;
     while (trpi_cluster_next_job(cluster, &id, &view)) {
-        json_t *row = json_object();
-        set_number(row, "id", (int64_t)view.id);
-        set_text(row, "name", view.name);
-        set_text(row, "state", trpi_job_state_name(view.state));
-        json_object_set_new(row, "submitted", json_boolean(view.submitted));
-        set_submission(row, &view, now_ns);
-        set_text(row, "namespace", view.namespace_name);
-        set_text(row, "exe", view.exe);
-        set_number(row, "pid", view.pid);
-        set_number(row, "actors", (int64_t)view.actors);
-        set_seconds(row, "age_s", view.started_ns, now_ns);
-        set_seconds(row, "ended_s", view.running ? now_ns : view.ended_ns, now_ns);
-        set_text(row, "reason", view.reason);
-        json_array_append_new(rows, row);
+        json_array_append_new(rows, job_row(&view, now_ns));
+    }
+    return rows;
+}
+
+/* "jobs/7": that one, or no row. Who follows a job asks ten times a second. */
+static json_t *list_job(const trpi_cluster *cluster, const char *number, uint64_t now_ns) {
+    json_t *rows = json_array();
+    trpi_job_view view;
+    uint64_t wanted;
+    if (!trpi_parse_u64(number, UINT64_MAX, &wanted) || wanted == 0) {
+        json_decref(rows);
+        return NULL;
+    }
+    uint64_t id = wanted - 1;
+    if (trpi_cluster_next_job(cluster, &id, &view) && view.id == wanted) {
+        json_array_append_new(rows, job_row(&view, now_ns));
     }
     return rows;
 }
@@ -358,6 +378,9 @@ static json_t *rows_of(const trpi_cluster *cluster, const trpi_head_facts *facts
         NULL, list_nodes, list_actors, list_groups, list_jobs, list_runs}; /* as in whats */
     if (strcmp(what, whats[0]) == 0) {
         return status(cluster, facts);
+    }
+    if (strncmp(what, "jobs/", 5) == 0) {
+        return list_job(cluster, what + 5, facts->now_ns);
     }
     for (size_t i = 1; i < TRPI_COUNTOF(whats); i++) {
         if (strcmp(what, whats[i]) == 0) {

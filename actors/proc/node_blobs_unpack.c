@@ -38,6 +38,7 @@ static trp_code spawn_tar(trpi_node *node, trpi_blob *blob, const char *tar_file
                           "--no-same-owner",
                           "--no-same-permissions",
                           "--no-overwrite-dir",
+                          "--touch",
                           "--force-local",
                           NULL};
     const char *envp[] = {"PATH=" TRPI_TOOLS_PATH, "LC_ALL=C", NULL};

@@ -66,7 +66,16 @@ static trp_code ask_scout(trp_runtime *rt, const char *resource, const char *met
     return code;
 }
 
-/* ARGV: driver RESOURCE METHOD [WORKING-DIR] */
+/* One that outlives this driver, and has no node yet. */
+static trp_code leave_scout(trp_runtime *rt, const char *resource, trp_error *err) {
+    trp_resource later = {resource, 1};
+    trp_spawn_options options = {
+        .name = "stays", .resources = &later, .resource_count = 1, .detached = true};
+    trp_actor actor;
+    return trp_spawn(rt, "scout", (trp_bytes){0}, &options, &actor, err);
+}
+
+/* ARGV: driver RESOURCE METHOD [WORKING-DIR]; METHOD is a scout's, or "leave". */
 static int drive(int argc, char **argv) {
     trp_runtime *rt = NULL;
     trp_error err = {0};
@@ -79,7 +88,8 @@ static int drive(int argc, char **argv) {
     trp_init_options options = {.working_dir = argc > 4 ? argv[4] : NULL};
     trp_code code = trp_init(types, &options, &rt, &err);
     if (code == TRP_OK) {
-        code = ask_scout(rt, argv[2], argv[3], &err);
+        code = strcmp(argv[3], "leave") == 0 ? leave_scout(rt, argv[2], &err)
+                                             : ask_scout(rt, argv[2], argv[3], &err);
     }
     trp_shutdown(&rt);
     if (code != TRP_OK) {
@@ -199,12 +209,12 @@ static void write_text(const char *name, const char *text) {
 }
 
 /* A node as on another host: in its mount namespace the scratch directory is an empty one. */
-static bool start_hidden_node(void) {
+static bool start_hidden_node(const char *resource) {
     char line[512];
     snprintf(line, sizeof line,
              "mount -t tmpfs none %s && cd / && exec %s start --address %s --num-cpus 1 "
-             "--resources hidden=8",
-             scratch, getenv("TROUPE_BIN"), cluster.address);
+             "--resources %s=8",
+             scratch, getenv("TROUPE_BIN"), cluster.address, resource);
     const char *argv[] = {"/usr/bin/unshare", "-m", "/bin/sh", "-c", line, NULL};
     int code = run(argv);
     if (code != 0) {
@@ -223,7 +233,7 @@ static int setup(void **state) {
     snprintf(path, sizeof path, "%s/work/driver", scratch);
     copy_program(path);
     test_cluster_start(&cluster, nodes, 2);
-    has_hidden = start_hidden_node();
+    has_hidden = start_hidden_node("hidden");
     return 0;
 }
 
@@ -388,6 +398,32 @@ static void a_node_that_cannot_see_the_working_directory_gets_it(void **state) {
     says("scout: of the job none");
 }
 
+static bool scout_lives(void *arg) {
+    assert_int_equal(troupe("list actors --format json"), 0);
+    json_t *rows = json_loads(said(), 0, NULL), *row;
+    bool lives = false;
+    size_t i;
+    json_array_foreach(rows, i, row) {
+        lives |= strcmp(json_string_value(json_object_get(row, "name")), "stays") == 0 &&
+                 strcmp(json_string_value(json_object_get(row, "state")), "alive") == 0;
+    }
+    json_decref(rows);
+    return lives;
+}
+
+static void an_actor_that_outlives_its_driver_starts_where_its_program_is_not(void **state) {
+    char exe[128];
+    if (!has_hidden) {
+        skip();
+    }
+    snprintf(exe, sizeof exe, "%s/work/driver", scratch);
+    assert_int_equal(drive_here(exe, "later", "leave", NULL), 4);
+    assert_true(start_hidden_node("later"));
+    if (!test_until(scout_lives, NULL, TIMEOUT_MS)) {
+        fail_msg("%s", said());
+    }
+}
+
 static void a_working_directory_that_is_none_fails_before_anything_runs(void **state) {
     assert_int_equal(drive_here(test_exe(), "far", "read", "/nowhere"), 5);
     says("init: working directory: /nowhere: No such file or directory");
@@ -427,6 +463,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_job_that_writes_much_is_followed_to_its_end),
         cmocka_unit_test(a_node_that_cannot_see_the_program_gets_it),
         cmocka_unit_test(a_node_that_cannot_see_the_working_directory_gets_it),
+        cmocka_unit_test(an_actor_that_outlives_its_driver_starts_where_its_program_is_not),
         cmocka_unit_test(a_working_directory_that_is_none_fails_before_anything_runs),
         cmocka_unit_test(a_job_fails_when_its_node_dies),
     };
