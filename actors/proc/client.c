@@ -57,7 +57,6 @@ static trp_code fill_in(trp_runtime *rt, const trpi_client_options *options, trp
     trpi_host_id(rt->host_id, sizeof(rt->host_id));
     rt->actor = options->actor;
     rt->incarnation = options->incarnation;
-    rt->node = options->node;
     rt->wants_logs = options->wants_logs;
     rt->types = options->types;
     if (getcwd(rt->cwd, sizeof(rt->cwd)) == NULL) {

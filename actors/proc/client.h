@@ -20,7 +20,6 @@ typedef struct trpi_client_options {
     const char *package_hash;           /* of the workers' working directory; NULL = none ... */
     struct trpi_package *package; /* ... and its file, which is taken whatever happens; or NULL */
     const char *const *env; /* "KEY=value" for all workers of the job, ends with NULL; or NULL */
-    uint64_t node;          /* a worker's: its object store is that node's */
     const char *who;        /* a worker's actor, for display */
 } trpi_client_options;
 

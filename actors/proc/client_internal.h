@@ -135,8 +135,7 @@ struct trp_runtime {
     trpi_text *env; /* of all workers of the job */
     size_t env_count;
     uint64_t actor, incarnation;
-    uint64_t node; /* whose object store is ours; 0 = that of this host */
-    struct trpi_objects *objects;
+    struct trpi_objects *objects; /* this process' side of the object store */
     bool wants_logs;
     const trp_actor_type *const *types;
     trpi_net *net;

@@ -8,12 +8,12 @@
 #include "actors/proc/objects.h"
 #include "core/base/config.h"
 
-/* A worker's is its own node's; a driver's that of any node on its host. */
+/* A worker's is its own node's; a driver's that of any node on its host: the head knows. */
 static trp_code find_store(void *arg, char *path, size_t size, trp_error *err) {
     trp_runtime *rt = arg;
     trpi_client_reply *storage;
     const trpi_msg *reply;
-    trpi_msg msg = {.type = TRPI_MSG_STORE_QUERY, .store_query = {.node = rt->node}};
+    trpi_msg msg = {.type = TRPI_MSG_STORE_QUERY, .store_query = {.node = 0}};
     trp_code code = trpi_client_request(rt, &msg, trpi_config(TRPI_CONFIG_REQUEST_TIMEOUT_MS),
                                         &storage, &reply, err);
     if (code != TRP_OK) {

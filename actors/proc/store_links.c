@@ -133,8 +133,8 @@ void trpi_store_link_find(trpi_store_server *server, uint64_t node) {
 static void disconnect(trpi_store_server *server, trpi_store_link *link) {
     char peer[48];
     if (link->connection != 0) {
-        trpi_sock_disconnect(server->asking, link->endpoint);
         trpi_sock_forget(server->asking, peer_of(link, peer, sizeof(peer)));
+        trpi_sock_disconnect(server->asking, link->endpoint);
         link->connection = 0;
     }
 }
@@ -161,6 +161,12 @@ void trpi_store_link_found(trpi_store_server *server, const trpi_msg_store_at *a
         send_to(server, link, trp_buf_bytes(&link->unsent[i]));
     }
     free_unsent(link);
+}
+
+void trpi_store_asker_gone(trpi_store_server *server, uint64_t node, uint64_t incarnation) {
+    char peer[48];
+    trpi_format(peer, sizeof(peer), "n%" PRIx64 ".%" PRIx64, node, incarnation);
+    trpi_sock_forget(server->serving, trp_bytes_of(peer));
 }
 
 void trpi_store_link_drop(trpi_store_server *server, uint64_t node) {
@@ -290,7 +296,20 @@ static void read_from(trpi_store_server *server, trpi_sock *sock, bool is_asking
     }
 }
 
+/* Homes that have forgotten our link. */
+static void take_voids(trpi_store_server *server) {
+    trp_bytes peer;
+    while (trpi_sock_take_void(server->asking, &peer)) {
+        uint64_t node = home_of(server, peer);
+        if (node != 0) {
+            trpi_store_event event = {.kind = TRPI_STORE_EVENT_VOID, .node = node};
+            trpi_store_feed(server, &event, (trp_bytes){0});
+        }
+    }
+}
+
 void trpi_store_links_read(trpi_store_server *server) {
     read_from(server, server->serving, false);
     read_from(server, server->asking, true);
+    take_voids(server);
 }

@@ -109,6 +109,7 @@ void trpi_store_link_reply(trpi_store_server *server, const trpi_store_action *a
 void trpi_store_link_find(trpi_store_server *server, uint64_t node);
 void trpi_store_link_found(trpi_store_server *server, const trpi_msg_store_at *at);
 void trpi_store_link_drop(trpi_store_server *server, uint64_t node);
+void trpi_store_asker_gone(trpi_store_server *server, uint64_t node, uint64_t incarnation);
 
 /* store_words.c */
 void trpi_store_frames_add(trpi_store_frames *frames, trp_bytes frame);

@@ -127,6 +127,7 @@ static void take_told(trpi_store_server *server, trp_bytes frame) {
     }
     if (msg.type == TRPI_MSG_NODE_GONE) {
         trpi_store_link_drop(server, msg.node_gone.node);
+        trpi_store_asker_gone(server, msg.node_gone.node, msg.node_gone.incarnation);
     } else if (msg.type == TRPI_MSG_STORE_AT && msg.store_at.code == TRP_ENOTFOUND) {
         trpi_store_link_drop(server, msg.store_at.node);
     }

@@ -448,6 +448,9 @@ void trpi_store_step(trpi_store *s, const trpi_store_event *event, trpi_store_ac
     case TRPI_STORE_EVENT_HEAD:
         head_message(s, event->msg);
         break;
+    case TRPI_STORE_EVENT_VOID:
+        trpi_store_home_void(s, event->node);
+        break;
     case TRPI_STORE_EVENT_FAILED:
         segment_failed(s, event);
         break;

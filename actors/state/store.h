@@ -57,7 +57,8 @@ typedef enum trpi_store_event_kind {
     TRPI_STORE_EVENT_MESSAGE, /* session, msg */
     TRPI_STORE_EVENT_PEER,    /* msg (and node, for answers of a home), size of its body */
     TRPI_STORE_EVENT_HEAD,    /* msg */
-    TRPI_STORE_EVENT_FAILED,  /* segment, code, reason: no memory for it */
+    TRPI_STORE_EVENT_VOID, /* node: as the home of what we have, it knows nothing of us any more */
+    TRPI_STORE_EVENT_FAILED, /* segment, code, reason: no memory for it */
     TRPI_STORE_EVENT_TICK
 } trpi_store_event_kind;
 

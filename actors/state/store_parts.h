@@ -147,6 +147,7 @@ void trpi_store_relay_take(trpi_store *s, const trpi_session *session, uint64_t 
 void trpi_store_relay_give_back(trpi_store *s, uint64_t object, uint64_t client, uint64_t count);
 void trpi_store_forget_copies(trpi_store *s, trpi_object *object); /* tells those who have one */
 void trpi_store_node_gone(trpi_store *s, uint64_t node, uint64_t incarnation);
+void trpi_store_home_void(trpi_store *s, uint64_t node);
 void trpi_store_copy_tick(trpi_store *s, trpi_object *copy);
 void trpi_store_relays_tick(trpi_store *s);
 

@@ -252,6 +252,10 @@ static void serve(trpi_store *s, const trpi_msg_store_fetch *ask) {
 
 static void take_drop(trpi_store *s, const trpi_msg_store_drop *drop) {
     trpi_holder *node = fence(s, drop->node, drop->incarnation);
+    if (node != NULL && drop->object == 0) {
+        trpi_store_drop_holder(s, node);
+        return;
+    }
     trpi_object *object = trpi_table_get(&s->objects, drop->object);
     trpi_hold *held = node != NULL && object != NULL ? trpi_store_hold_of(node, object) : NULL;
     if (held == NULL) {
@@ -419,18 +423,7 @@ void trpi_store_peer_message(trpi_store *s, const trpi_store_event *event) {
 
 /* ---- The end of a node ---- */
 
-void trpi_store_node_gone(trpi_store *s, uint64_t node, uint64_t incarnation) {
-    /* Where the head only said that there is no such node, it did not say which was the last. Else
-     * that is remembered, also of one that never asked: what it asked may come yet. */
-    bool is_last_known = incarnation != UINT64_MAX;
-    if (node == s->config.node || node >= NODES_END) {
-        return;
-    }
-    trpi_holder *holder = trpi_store_node(s, node, is_last_known);
-    if (holder != NULL && holder->incarnation <= incarnation) {
-        trpi_store_drop_holder(s, holder);
-        holder->incarnation = is_last_known ? incarnation + 1 : holder->incarnation;
-    }
+static void home_gone(trpi_store *s, uint64_t node) {
     trpi_object *object;
     uint64_t id = 0;
     while ((object = trpi_table_next(&s->objects, &id)) != NULL) {
@@ -444,4 +437,30 @@ void trpi_store_node_gone(trpi_store *s, uint64_t node, uint64_t incarnation) {
             end_relay(s, relay, TRP_EOBJECT_LOST, trpi_store_lost_text(s, relay->object));
         }
     }
+}
+
+void trpi_store_node_gone(trpi_store *s, uint64_t node, uint64_t incarnation) {
+    /* Where the head only said that there is no such node, it did not say which was the last. Else
+     * that is remembered, also of one that never asked: what it asked may come yet. */
+    bool is_last_known = incarnation != UINT64_MAX;
+    if (node == s->config.node || node >= NODES_END) {
+        return;
+    }
+    trpi_holder *holder = trpi_store_node(s, node, is_last_known);
+    if (holder != NULL && holder->incarnation <= incarnation) {
+        trpi_store_drop_holder(s, holder);
+        holder->incarnation = is_last_known ? incarnation + 1 : holder->incarnation;
+    }
+    home_gone(s, node);
+}
+
+/* What was said to it and not confirmed is lost, drops of holds, too; it may still be the one that
+ * counts them. So we begin anew, holding nothing there. */
+void trpi_store_home_void(trpi_store *s, uint64_t node) {
+    home_gone(s, node);
+    trpi_store_action *action = trpi_store_act(s, TRPI_STORE_ASK);
+    action->node = node;
+    action->msg.type = TRPI_MSG_STORE_DROP;
+    action->msg.store_drop =
+        (trpi_msg_store_drop){.node = s->config.node, .incarnation = s->config.incarnation};
 }
