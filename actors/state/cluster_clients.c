@@ -86,12 +86,13 @@ static trp_code kind_of(const trpi_msg_client_hello *msg, trpi_client_kind *ret_
                      msg->kind);
 }
 
-/* The actor that this worker says it is, if that incarnation is running and not about to end. */
+/* The actor that this worker says it is, if that incarnation is running and not about to be killed:
+ * one that is being stopped may still have calls to answer, and a hook that needs the cluster. */
 static trp_code actor_of_worker(trpi_cluster *c, const trpi_msg_client_hello *msg,
                                 trpi_actor_rec **ret_actor, trp_error *err) {
     trpi_actor_rec *actor = trpi_table_get(&c->actors, msg->actor);
-    if (!actor || actor->life.incarnation != msg->incarnation ||
-        (actor->place != TRPI_STARTING && actor->place != TRPI_RUNNING) || actor->end_cause) {
+    if (!actor || actor->life.incarnation != msg->incarnation || !trpi_actor_has_process(actor) ||
+        (actor->end_cause && !actor->end_graceful)) {
         return trpi_fail(err, TRP_EACTOR_DIED,
                          "actor a%" PRIu64 ", incarnation %" PRIu64
                          ": the head knows no such living one",
