@@ -1,4 +1,5 @@
 /* head_lost_test.c: a program that outlives its head, and the next head on the same address. */
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -37,17 +38,36 @@ static bool spawn_says_another_cluster(void *arg) {
     return code == TRP_EDISCONNECTED && strstr(err.message, "serves cluster") != NULL;
 }
 
+typedef struct group_waiter {
+    pthread_t thread;
+    trp_runtime *rt;
+    trp_group group;
+    trp_code code;
+} group_waiter;
+
+static void *wait_for_group(void *arg) {
+    group_waiter *w = arg;
+    w->code = trp_group_wait(w->rt, w->group, 4 * WAIT_MS, NULL, 0, NULL);
+    return NULL;
+}
+
 /* Ids of actors begin at 1 in each cluster: what it calls a1 is somebody else's there. */
 static void a_driver_stays_out_of_the_cluster_that_has_its_heads_address_now(void **state) {
     test_cluster cluster;
     pid_t head;
-    trp_error err;
+    trp_error error;
     trp_code code;
     setenv("TROUPE_CLIENT_TIMEOUT_MS", "3000", 1);
     test_cluster_start(&cluster, &(test_node){.cpus = 1}, 1);
     trp_runtime *rt = test_connect(&cluster, test_types);
     trp_actor actor = test_spawn(rt, &(trp_spawn_options){.call_retries_max = -1}, NULL);
     assert_int_equal(test_ask_number(rt, actor, "add", NULL), 1);
+    group_waiter waiter = {.rt = rt};
+    trp_bundle bundle = {.cpus = 1000};
+    TEST_OK(trp_group_create(rt, &(trp_group_options){.bundles = &bundle, .bundle_count = 1},
+                             &waiter.group, err));
+    assert_int_equal(pthread_create(&waiter.thread, NULL, wait_for_group, &waiter), 0);
+    TEST_OK(trp_monitor(rt, actor, err));
     assert_int_equal(test_cluster_pids(&cluster, "head", &head, 1), 1);
     assert_int_equal(kill(head, SIGKILL), 0);
     (void)troupe("stop", (const char *[]){NULL}); /* its node */
@@ -55,9 +75,15 @@ static void a_driver_stays_out_of_the_cluster_that_has_its_heads_address_now(voi
     (void)troupe("start", (const char *[]){"--head", "--port", strrchr(cluster.address, ':') + 1,
                                            "--num-cpus", "1", "--num-gpus", "0", NULL});
     trp_bytes value;
-    code = trp_get(rt, call, WAIT_MS, &value, &err);
-    assert_int_equal(code, TRP_ENOTFOUND);
+    code = trp_get(rt, call, WAIT_MS, &value, &error);
+    assert_int_equal(code, TRP_EDISCONNECTED);
+    assert_non_null(strstr(error.message, "serves cluster"));
     trp_ref_release(rt, call);
+    trp_death death = test_wait_death(rt, actor);
+    assert_true(death.final);
+    assert_non_null(strstr(death.message, "serves cluster"));
+    assert_int_equal(pthread_join(waiter.thread, NULL), 0);
+    assert_int_equal(waiter.code, TRP_EDISCONNECTED);
     assert_true(test_until(spawn_says_another_cluster, rt, WAIT_MS));
     assert_null(strstr(troupe("list", (const char *[]){"jobs", NULL}), "running"));
     trp_shutdown(&rt);
