@@ -54,15 +54,16 @@ trp_runtime *trp_context_runtime(trp_context *ctx, trp_error *err) {
     trpi_worker *worker = ctx->worker;
     pthread_mutex_lock(&worker->runtime_lock);
     if (!worker->runtime) {
-        trpi_client_options options = {.address = worker->address,
-                                       .kind = "worker",
-                                       .job = worker->start.job,
-                                       .namespace_name = worker->start.namespace_name,
-                                       .actor = worker->start.actor,
-                                       .incarnation = worker->start.incarnation,
-                                       .connect_timeout_ms =
-                                           trpi_config(TRPI_CONFIG_CONNECT_TIMEOUT_MS),
-                                       .types = worker->types};
+        trpi_client_options options = {
+            .address = worker->address,
+            .kind = "worker",
+            .job = worker->start.job,
+            .namespace_name = worker->start.namespace_name,
+            .actor = worker->start.actor,
+            .incarnation = worker->start.incarnation,
+            .connect_timeout_ms = trpi_config(TRPI_CONFIG_CONNECT_TIMEOUT_MS),
+            .types = worker->types,
+            .who = worker->start.name[0] ? worker->start.name : worker->start.type};
         if (trpi_client_open(&options, &worker->runtime, err) != TRP_OK) {
             worker->runtime = NULL;
         }
