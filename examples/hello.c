@@ -7,8 +7,9 @@ static trp_code add(trp_context *ctx, void *state, trp_bytes args, trp_buf *repl
     return trp_buf_printf(reply, "%d", ++*(int *)state);
 }
 
-static const trp_method methods[] = {{"add", add}, {NULL, NULL}};
-static const trp_actor_type counter = {"counter", sizeof(int), methods, NULL, NULL, NULL};
+static const trp_method methods[] = {{.name = "add", .run = add}, {.name = NULL}};
+static const trp_actor_type counter = {
+    .name = "counter", .state_size = sizeof(int), .methods = methods};
 static const trp_actor_type *const types[] = {&counter, NULL};
 
 int main(void) {
