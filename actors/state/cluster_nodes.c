@@ -285,7 +285,8 @@ void trpi_node_bye(trpi_cluster *c, trpi_node_rec *node, const trpi_msg_node_bye
     trpi_node_dead(c, node, TRPI_NODE_LEFT, reason);
 }
 
-/* Forgets the longest dead when too many are kept. Dead nodes are rare: a walk will do. */
+/* Forgets the longest dead when too many are kept, and one that is drained only if all are: it
+ * could come back. Dead nodes are rare: a walk will do. */
 static void forget_old(trpi_cluster *c) {
     if (c->nodes.count - c->living_nodes <= c->config.dead_nodes_kept) {
         return;
@@ -293,7 +294,10 @@ static void forget_old(trpi_cluster *c) {
     trpi_node_rec *node, *oldest = NULL;
     uint64_t id = 0;
     while ((node = trpi_table_next(&c->nodes, &id)) != NULL) {
-        if (!node->living && (!oldest || node->since_ns < oldest->since_ns)) {
+        bool older =
+            !oldest || (node->draining != oldest->draining ? oldest->draining
+                                                           : node->since_ns < oldest->since_ns);
+        if (!node->living && older) {
             oldest = node;
         }
     }

@@ -148,7 +148,7 @@ static void a_thousand_nodes_and_ten_thousand_actors_are_no_effort(void **state)
     }
     report(w, "100 ticks", 100, &since);
     assert_null(trpi_cluster_check(w->cluster));
-    assert_true(mallinfo2().uordblks - before < (size_t)20 << 20);
+    assert_true(mallinfo2().uordblks - before < (size_t)24 << 20);
     trpi_cluster_free(w->cluster);
     trpi_actions_release(&w->actions);
     free(w);

@@ -16,7 +16,7 @@
 #define REPEAT_EVERY 25 /* this many seeds, one is run twice */
 
 typedef struct totals {
-    uint64_t steps, deaths, spawned, tilts;
+    uint64_t steps, deaths, spawned, tilts, turns, restored, jobs, causes[TRP_CAUSE_COUNT];
 } totals;
 
 static uint64_t from_environment(const char *name, uint64_t otherwise) {
@@ -37,6 +37,12 @@ static uint64_t run_seed(uint64_t seed, bool verbose, totals *sum) {
     sum->deaths += world->deaths;
     sum->spawned += world->spawned;
     sum->tilts += world->tilts;
+    sum->turns += world->turns;
+    sum->restored += world->restored;
+    sum->jobs += world->jobs_submitted;
+    for (size_t i = 0; i < TRP_CAUSE_COUNT; i++) {
+        sum->causes[i] += world->causes[i];
+    }
     if (world->failure[0]) {
         fprintf(stderr, "seed=%" PRIu64 ": %s\nSIM_SEED=%" PRIu64 " replays it\n", seed,
                 world->failure, seed);
@@ -45,6 +51,17 @@ static uint64_t run_seed(uint64_t seed, bool verbose, totals *sum) {
     }
     sim_world_free(world);
     return trace;
+}
+
+/* A simulation in which nothing happens would pass too. */
+static void check_that_much_happened(const totals *sum, uint64_t seeds) {
+    assert_true(sum->steps > 100 * seeds);
+    assert_true(sum->spawned > 10 * seeds);
+    assert_true(sum->deaths > 5 * seeds);
+    for (size_t i = 1; seeds >= SEEDS_DEFAULT && i < TRP_CAUSE_COUNT; i++) {
+        assert_true(sum->causes[i] > seeds / 100);
+    }
+    assert_true(seeds < SEEDS_DEFAULT || (sum->turns > seeds && sum->restored > seeds));
 }
 
 static void the_cluster_keeps_its_invariants_under_any_seed(void **state) {
@@ -58,10 +75,15 @@ static void the_cluster_keeps_its_invariants_under_any_seed(void **state) {
     printf("seeds=%" PRIu64 " steps=%" PRIu64 " spawned=%" PRIu64 " deaths_told=%" PRIu64
            " tilts=%" PRIu64 "\n",
            count, sum.steps, sum.spawned, sum.deaths, sum.tilts);
-    if (!only) { /* a simulation in which nothing happens would pass too */
-        assert_true(sum.steps > 100 * count);
-        assert_true(sum.spawned > 10 * count);
-        assert_true(sum.deaths > 5 * count);
+    printf("turns=%" PRIu64 " restored=%" PRIu64 " jobs=%" PRIu64, sum.turns, sum.restored,
+           sum.jobs);
+    for (size_t i = 1; i < TRP_CAUSE_COUNT; i++) {
+        printf("%s%" PRIu64 " %s", i == 1 ? "; deaths: " : ", ", sum.causes[i],
+               trp_cause_text((trp_cause)i));
+    }
+    printf("\n");
+    if (!only) {
+        check_that_much_happened(&sum, count);
     }
 }
 

@@ -9,19 +9,6 @@ static void say(sim_world *w, int index, const trpi_msg *msg) {
     sim_to_head(w, w->clients[index].peer, msg);
 }
 
-static uint64_t new_request(sim_client *client) {
-    client->open_requests++;
-    return ++client->request;
-}
-
-/* The answer waits until processes are gone. */
-#define WAIT ((uint64_t)1 << 40)
-
-static uint64_t new_wait(sim_client *client) {
-    client->open_waits++;
-    return ++client->request | WAIT;
-}
-
 /* ---- Beginning ---- */
 
 static void beat(sim_world *w, sim_event *event) {
@@ -47,19 +34,20 @@ static void hello(sim_world *w, sim_event *event) {
                                      .job = "simulated",
                                      .namespace_name = client->is_worker ? "" : "shared",
                                      .exe = "/bin/simulated",
-                                     .cwd = "/"}};
+                                     .cwd = "/",
+                                     .submission = client->submission}};
     if (client->running) {
         say(w, event->index, &msg);
     }
 }
 
-int sim_client_start(sim_world *w, const sim_worker *worker) {
+int sim_client_start(sim_world *w, const sim_worker *worker, uint64_t submission) {
     if (w->client_count == SIM_CLIENTS) {
         return -1;
     }
     int index = w->client_count++;
     sim_client *client = &w->clients[index];
-    *client = (sim_client){.running = true, .is_worker = worker != NULL};
+    *client = (sim_client){.running = true, .is_worker = worker != NULL, .submission = submission};
     if (worker) {
         client->actor = worker->actor;
         client->incarnation = worker->incarnation;
@@ -70,124 +58,21 @@ int sim_client_start(sim_world *w, const sim_worker *worker) {
     return index;
 }
 
-/* ---- Wishes ---- */
-
-static void wish_actor(sim_world *w, int index) {
-    static const char *const names[] = {"", "", "", "red", "green", "blue"};
-    static const int64_t gpus[] = {0, 0, 0, 5000, 2500, 10000, 20000, 30000};
-    sim_client *client = &w->clients[index];
-    trpi_resource resources[2] = {{"cpu", (int64_t)sim_draw(w, 5) * 5000},
-                                  {"gpu", gpus[sim_draw(w, TRPI_COUNTOF(gpus))]}};
-    const char *name = names[sim_draw(w, TRPI_COUNTOF(names))];
-    trpi_msg msg = {.type = TRPI_MSG_SPAWN,
-                    .spawn = {.request = new_request(client),
-                              .type = "simulated",
-                              .name = name,
-                              .resources = resources,
-                              .resources_count = 2,
-                              .bundle = -1,
-                              .restarts_max = (int64_t)sim_draw(w, 5) - 1,
-                              .detached = sim_chance(w, 10),
-                              .get_if_exists = name[0] && sim_chance(w, 60),
-                              .fail_if_infeasible = sim_chance(w, 10),
-                              .args = {"args", 4}}};
-    if (client->group_count && sim_chance(w, 40)) {
-        msg.spawn.group = client->groups[sim_draw(w, client->group_count)];
-        msg.spawn.bundle = (int64_t)sim_draw(w, 3) - 1;
-    } else if (sim_chance(w, 10)) {
-        msg.spawn.node = 1 + sim_draw(w, 6);
-    }
-    say(w, index, &msg);
-}
-
-static uint64_t some_actor(sim_world *w) {
-    return w->spawned ? 1 + sim_draw(w, w->spawned) : 1;
-}
-
-static void wish_kill(sim_world *w, int index) {
-    trpi_msg msg = {.type = TRPI_MSG_KILL,
-                    .kill = {new_wait(&w->clients[index]), some_actor(w), sim_chance(w, 40)}};
-    say(w, index, &msg);
-}
-
-static void wish_group(sim_world *w, int index) {
-    trpi_resource resources[4][2];
-    trpi_bundle bundles[4];
-    sim_client *client = &w->clients[index];
-    size_t count = 1 + sim_draw(w, 4);
-    for (size_t i = 0; i < count; i++) {
-        resources[i][0] = (trpi_resource){"cpu", 5000 + (int64_t)sim_draw(w, 3) * 5000};
-        resources[i][1] = (trpi_resource){"gpu", (int64_t)sim_draw(w, 3) * 5000};
-        bundles[i] = (trpi_bundle){resources[i], 2};
-    }
-    trpi_msg msg = {.type = TRPI_MSG_GROUP_CREATE,
-                    .group_create = {.request = new_request(client),
-                                     .name = "",
-                                     .strategy = sim_draw(w, 4),
-                                     .bundles = bundles,
-                                     .bundles_count = count}};
-    say(w, index, &msg);
-}
-
-static void wish_no_group(sim_world *w, int index) {
-    sim_client *client = &w->clients[index];
-    uint64_t group = client->group_count ? client->groups[sim_draw(w, client->group_count)] : 1;
-    trpi_msg msg = {.type = TRPI_MSG_GROUP_REMOVE, .group_remove = {new_wait(client), group}};
-    say(w, index, &msg);
-}
-
-static void wish_value(sim_world *w, int index) {
-    sim_client *client = &w->clients[index];
-    trpi_msg put = {.type = TRPI_MSG_KV_PUT,
-                    .kv_put = {new_request(client), "key", sim_chance(w, 30), {"value", 5}}};
-    trpi_msg get = {.type = TRPI_MSG_KV_GET, .kv_get = {new_request(client), "key"}};
-    say(w, index, &put);
-    say(w, index, &get);
-}
-
-static void wish_signal(sim_world *w, int index) {
-    trpi_msg msg = {.type = TRPI_MSG_SIGNAL, .signal = {some_actor(w), sim_draw(w, 3), {"!", 1}}};
-    say(w, index, &msg);
-}
-
-static void wish(sim_world *w, sim_event *event) {
-    const sim_client *client = &w->clients[event->index];
-    if (!client->running || w->quiet) {
-        return;
-    }
-    uint64_t kind = sim_draw(w, 100);
-    if (kind < 50) {
-        wish_actor(w, event->index);
-    } else if (kind < 68) {
-        wish_kill(w, event->index);
-    } else if (kind < 80) {
-        wish_group(w, event->index);
-    } else if (kind < 86) {
-        wish_no_group(w, event->index);
-    } else if (kind < 93) {
-        wish_value(w, event->index);
-    } else {
-        wish_signal(w, event->index);
-    }
-    sim_after(w, client->is_worker ? 400 + sim_draw(w, 1000) : 10 + sim_draw(w, 300), wish)->index =
-        event->index;
-}
-
 /* ---- Answers ---- */
 
 static void answered(sim_world *w, int index, uint64_t request) {
     sim_client *client = &w->clients[index];
-    uint64_t *open = request & WAIT ? &client->open_waits : &client->open_requests;
-    if (request == 0 || (request & ~WAIT) > client->request || *open == 0) {
+    uint64_t *open = request & SIM_WAIT ? &client->open_waits : &client->open_requests;
+    if (request == 0 || (request & ~SIM_WAIT) > client->request || *open == 0) {
         sim_fail(w, "client %d hears an answer to request %" PRIu64 " that it did not make", index,
-                 request & ~WAIT);
+                 request & ~SIM_WAIT);
         return;
     }
     --*open;
 }
 
 /* The first to hear of an actor watches it. */
-static void met(sim_world *w, int index, uint64_t id) {
+static void met(sim_world *w, int index, uint64_t request, uint64_t id) {
     if (id == 0 || id >= SIM_ACTORS) {
         return;
     }
@@ -195,6 +80,7 @@ static void met(sim_world *w, int index, uint64_t id) {
     if (!actor->spawned) {
         actor->spawned = true;
         actor->watcher = index;
+        actor->gpus = w->clients[index].gpus[request % TRPI_COUNTOF(w->clients[index].gpus)];
         w->spawned = TRPI_MAX(w->spawned, id);
         trpi_msg msg = {.type = TRPI_MSG_SUBSCRIBE, .subscribe = {id}};
         say(w, index, &msg);
@@ -213,6 +99,7 @@ static void told_of_death(sim_world *w, sim_actor *actor, const trpi_msg_actor_s
         }
         actor->deaths_told = death->incarnation;
         w->deaths++;
+        w->causes[death->cause]++;
     }
 }
 
@@ -281,7 +168,7 @@ void sim_client_hears(sim_world *w, int index, const trpi_msg *msg) {
     case TRPI_MSG_CLIENT_WELCOME:
         client->welcomed = true;
         client->id = msg->client_welcome.client;
-        sim_after(w, sim_draw(w, 100), wish)->index = index;
+        sim_after(w, sim_draw(w, 100), sim_wish)->index = index;
         break;
     case TRPI_MSG_HEARTBEAT_ACK:
         if (!msg->heartbeat_ack.known) {
@@ -290,7 +177,7 @@ void sim_client_hears(sim_world *w, int index, const trpi_msg *msg) {
         break;
     case TRPI_MSG_SPAWNED:
         answered(w, index, msg->spawned.request);
-        met(w, index, msg->spawned.actor);
+        met(w, index, msg->spawned.request, msg->spawned.actor);
         break;
     case TRPI_MSG_ACTOR_STATE:
         told(w, index, &msg->actor_state);
@@ -300,6 +187,19 @@ void sim_client_hears(sim_world *w, int index, const trpi_msg *msg) {
         break;
     case TRPI_MSG_KV_VALUE:
         answered(w, index, msg->kv_value.request);
+        break;
+    case TRPI_MSG_STORE_AT:
+        answered(w, index, msg->store_at.request);
+        break;
+    case TRPI_MSG_JOBBED:
+        answered(w, index, msg->jobbed.request);
+        w->jobs_submitted = TRPI_MAX(w->jobs_submitted, msg->jobbed.job);
+        break;
+    case TRPI_MSG_GANGED:
+        answered(w, index, msg->ganged.request);
+        if (msg->ganged.code == TRP_OK && client->gang_count < TRPI_COUNTOF(client->gangs)) {
+            client->gangs[client->gang_count++] = msg->ganged.gang;
+        }
         break;
     case TRPI_MSG_DONE:
         done(w, index, &msg->done);
@@ -337,7 +237,7 @@ void sim_client_fault(sim_world *w, int index) {
 static void say_bye(sim_world *w, sim_event *event) {
     sim_client *client = &w->clients[event->index];
     if (client->running && client->welcomed) {
-        client->bye = new_request(client);
+        client->bye = sim_request(client, false);
         trpi_msg msg = {.type = TRPI_MSG_CLIENT_BYE, .client_bye = {client->bye}};
         say(w, event->index, &msg);
     } else if (client->running) {
@@ -352,7 +252,27 @@ static void sweep(sim_world *w, sim_event *event) {
     sim_client *client = &w->clients[event->index];
     while (client->welcomed && trpi_cluster_next_actor(w->cluster, &id, &actor)) {
         if (actor.detached && actor.phase != TRP_ACTOR_DEAD) {
-            trpi_msg msg = {.type = TRPI_MSG_KILL, .kill = {new_wait(client), id, false}};
+            trpi_msg msg = {.type = TRPI_MSG_KILL,
+                            .kill = {sim_request(client, true), id, false, sim_draw(w, 2) * 50}};
+            say(w, event->index, &msg);
+        }
+    }
+}
+
+static void sweep_more(sim_world *w, sim_event *event) {
+    trpi_gang_view gang;
+    trpi_job_view job;
+    uint64_t id = 0;
+    sim_client *client = &w->clients[event->index];
+    while (client->welcomed && trpi_cluster_next_gang(w->cluster, &id, &gang)) {
+        trpi_msg msg = {.type = TRPI_MSG_GANG_END, .gang_end = {sim_request(client, true), id}};
+        say(w, event->index, &msg);
+    }
+    id = 0;
+    while (client->welcomed && trpi_cluster_next_job(w->cluster, &id, &job)) {
+        if (job.submitted && job.running) {
+            trpi_msg msg = {.type = TRPI_MSG_JOB_STOP,
+                            .job_stop = {sim_request(client, true), id, sim_draw(w, 100)}};
             say(w, event->index, &msg);
         }
     }
@@ -360,8 +280,9 @@ static void sweep(sim_world *w, sim_event *event) {
 
 static void start_sweeper(sim_world *w, sim_event *event) {
     w->client_count = TRPI_MIN(w->client_count, SIM_CLIENTS - 1);
-    int index = sim_client_start(w, NULL);
-    sim_after(w, 1000, sweep)->index = index;
+    int index = sim_client_start(w, NULL, 0);
+    sim_after(w, 1000, sweep_more)->index = index;
+    sim_after(w, 2500, sweep)->index = index;
     sim_after(w, 6000, say_bye)->index = index;
 }
 

@@ -21,12 +21,14 @@ static sim_event *after_in_life(sim_world *w, int index, uint64_t ms, sim_run ru
 }
 
 static void say_exited(sim_world *w, sim_node *node, uint64_t actor, trpi_death death);
+static void crash(sim_world *w, int index, bool orderly);
 
 /* ---- Registration ---- */
 
 static void say_hello(sim_world *w, sim_node *node) {
     trpi_resource resources[] = {{"cpu", node->cpus}, {"gpu", SIM_GPUS * 10000}};
     trpi_text devices[SIM_GPUS] = {{"gpu-a"}, {"gpu-b"}};
+    trpi_text labels[] = {{node->life % 2 ? "zone=a" : "zone=b"}, {"ssd"}};
     trpi_holding holdings[SIM_WORKERS];
     trpi_msg msg = {.type = TRPI_MSG_NODE_HELLO,
                     .node_hello = {.version = TROUPE_VERSION,
@@ -39,6 +41,9 @@ static void say_hello(sim_world *w, sim_node *node) {
                                    .resources_count = 2,
                                    .devices = devices,
                                    .devices_count = SIM_GPUS,
+                                   .labels = labels,
+                                   .labels_count = 1 + node->life % 3 / 2,
+                                   .store_path = "/store",
                                    .holdings = holdings,
                                    .seq = ++node->hellos,
                                    .join = node->joins}};
@@ -49,6 +54,7 @@ static void say_hello(sim_world *w, sim_node *node) {
                 (trpi_holding){worker->actor, worker->incarnation, worker->pid, "ipc"};
         }
     }
+    node->hello_ns = w->now_ns;
     sim_to_head(w, node->peer, &msg);
 }
 
@@ -76,6 +82,7 @@ static void clear(sim_world *w, int index) {
             drop_worker(w, &node->workers[i]);
         }
     }
+    sim_jobs_clear(w, index);
     node->registered = node->broken = false;
     node->said_count = 0;
     join(w, index);
@@ -107,6 +114,7 @@ static void beat(sim_world *w, sim_event *event) {
     }
     trpi_msg msg = {.type = TRPI_MSG_HEARTBEAT,
                     .heartbeat = {node->id, node->incarnation, 0, ++node->seq}};
+    node->sent_ns[node->seq % SIM_BEATS] = w->now_ns;
     if (node->registered) {
         sim_to_head(w, node->beat_peer, &msg);
     }
@@ -120,6 +128,9 @@ void sim_node_boot(sim_world *w, int index) {
     trpi_format(node->uuid, sizeof(node->uuid), "node-%d-%" PRIu64, index, node->life);
     for (int i = 0; i < SIM_WORKERS; i++) {
         node->workers[i].client = -1;
+    }
+    for (int i = 0; i < SIM_JOBS; i++) {
+        node->jobs[i].driver = -1;
     }
     node->beat_peer = sim_peer_new(w, SIM_BEAT, index, node->life);
     node->ack_ns = w->now_ns;
@@ -171,6 +182,7 @@ static void dies(sim_world *w, sim_event *event) {
         {.cause = TRP_CAUSE_EXITED, .exit_code = 0},
         {.cause = TRP_CAUSE_FINISHED},
         {.cause = TRP_CAUSE_OUT_OF_MEMORY, .signal = 9},
+        {.cause = TRP_CAUSE_HUNG, .signal = 9},
     };
     sim_worker *worker = worker_of(w, event);
     if (worker && !worker->dying) {
@@ -185,6 +197,36 @@ static void killed(sim_world *w, sim_event *event) {
     if (worker) {
         worker_exits(w, &w->nodes[event->index], worker,
                      (trpi_death){.cause = TRP_CAUSE_KILLED, .signal = 9});
+    }
+}
+
+/* ---- Saved states: a number that grows ---- */
+
+static void saves(sim_world *w, sim_event *event) {
+    const sim_worker *worker = worker_of(w, event);
+    if (!worker || worker->actor >= SIM_ACTORS) {
+        return;
+    }
+    uint64_t number = ++w->actors[worker->actor].saves;
+    trpi_msg msg = {
+        .type = TRPI_MSG_SAVE,
+        .save = {worker->actor, worker->incarnation, number, {&number, sizeof(number)}}};
+    sim_to_head(w, w->nodes[event->index].peer, &msg);
+    after_in_worker(w, event->index, event->slot, 500 + sim_draw(w, 1000), saves);
+}
+
+/* Nothing older than what the actor was told to be saved, and nothing that it has not said. */
+static void check_saved(sim_world *w, const trpi_msg_start *msg) {
+    const sim_actor *actor = &w->actors[msg->actor % SIM_ACTORS];
+    uint64_t number = 0;
+    if (msg->has_saved && msg->saved.size == sizeof(number)) {
+        memcpy(&number, msg->saved.data, sizeof(number));
+    }
+    w->restored += msg->has_saved;
+    if (number < actor->saved || number > actor->saves) {
+        sim_fail(w,
+                 "actor a%" PRIu64 " gets state %" PRIu64 " and had saved %" PRIu64 " of %" PRIu64,
+                 msg->actor, number, actor->saved, actor->saves);
     }
 }
 
@@ -214,11 +256,12 @@ static void starts(sim_world *w, sim_event *event) {
                     .started = {worker->actor, worker->incarnation, worker->pid, "ipc", ""}};
     sim_to_head(w, node->peer, &msg);
     if (!w->quiet && sim_chance(w, 25)) {
-        worker->client = sim_client_start(w, worker);
+        worker->client = sim_client_start(w, worker, 0);
     }
     if (sim_chance(w, 40)) {
         after_in_worker(w, event->index, event->slot, sim_draw(w, 3000), dies);
     }
+    after_in_worker(w, event->index, event->slot, sim_draw(w, 1000), saves);
 }
 
 /* What the node itself can see of the head's book-keeping: never more than it has. */
@@ -246,15 +289,24 @@ static void check_load(sim_world *w, const sim_node *node) {
     }
 }
 
-static void check_alone(sim_world *w, const sim_node *here, uint64_t actor) {
+/* Of an exclusive one, wherever it is: the head may have given up its node, which still runs. */
+static void check_alone(sim_world *w, const sim_node *here, uint64_t actor, bool exclusive) {
     for (int i = 0; i < SIM_NODES; i++) {
         const sim_node *node = &w->nodes[i];
         for (int k = 0; node->running && k < SIM_WORKERS; k++) {
             if (node->workers[k].used && node->workers[k].actor == actor && node != here &&
-                sim_head_trusts(w, node)) {
+                (exclusive || sim_head_trusts(w, node))) {
                 sim_fail(w, "actor a%" PRIu64 " starts on %s and still runs on %s", actor,
                          here->uuid, node->uuid);
             }
+        }
+    }
+}
+
+static void check_orphans(sim_world *w, const trpi_msg_start *msg) {
+    for (size_t i = 0; msg->exclusive && i < TRPI_COUNTOF(w->orphans); i++) {
+        if (w->orphans[i].actor == msg->actor && w->now_ns < w->orphans[i].until_ns) {
+            sim_fail(w, "exclusive actor a%" PRIu64 " starts beside an orphan of its", msg->actor);
         }
     }
 }
@@ -291,15 +343,34 @@ static void start(sim_world *w, int index, const trpi_msg_start *msg) {
                            .pid = ++w->last_pid,
                            .cpus = msg->cpus,
                            .device_count = msg->devices_count,
+                           .exclusive = msg->exclusive,
                            .client = -1};
     for (size_t i = 0; i < msg->devices_count && i < SIM_GPUS; i++) {
         TRPI_SET(worker->devices[i], msg->devices[i].value);
     }
     if (sim_head_trusts(w, node)) { /* else this START is from before it was given up */
         check_load(w, node);
-        check_alone(w, node, msg->actor);
+        check_alone(w, node, msg->actor, msg->exclusive);
+        check_saved(w, msg);
+        check_orphans(w, msg);
+        if (node->drained_id == node->id) {
+            sim_fail(w, "actor a%" PRIu64 " starts on %s, which is drained", msg->actor,
+                     node->uuid);
+        }
+    }
+    if (msg->exclusive && w->now_ns >= node->lease_ns) {
+        worker_exits(w, node, worker, (trpi_death){.cause = TRP_CAUSE_EXITED, .exit_code = 3});
+        return;
     }
     after_in_worker(w, index, slot, sim_draw(w, 200), starts);
+}
+
+/* Asked to end in good order: most do in time. */
+static void stops(sim_world *w, sim_event *event) {
+    sim_worker *worker = worker_of(w, event);
+    if (worker) {
+        worker_exits(w, &w->nodes[event->index], worker, (trpi_death){.cause = TRP_CAUSE_EXITED});
+    }
 }
 
 static void end(sim_world *w, int index, const trpi_msg_end *msg) {
@@ -308,13 +379,54 @@ static void end(sim_world *w, int index, const trpi_msg_end *msg) {
     if (slot < 0) {
         say_exited(w, node, msg->actor,
                    (trpi_death){.incarnation = msg->incarnation, .cause = msg->cause});
-    } else if (!node->workers[slot].dying) {
+    } else if (msg->grace_ms == 0) {
         node->workers[slot].dying = true;
         after_in_worker(w, index, slot, sim_draw(w, 20), killed);
+    } else if (!node->workers[slot].dying) {
+        node->workers[slot].dying = true; /* said again, the first deadline holds */
+        after_in_worker(w, index, slot, sim_draw(w, 2 * msg->grace_ms), stops);
+        after_in_worker(w, index, slot, msg->grace_ms, killed);
     }
 }
 
 /* ---- The head's word ---- */
+
+/* An exclusive worker ends by itself when the head has not been heard for the node timeout. */
+static void lease_ends(sim_world *w, sim_event *event) {
+    sim_node *node = &w->nodes[event->index];
+    for (int i = 0; node->running && node->life == event->life && w->now_ns >= node->lease_ns &&
+                    i < SIM_WORKERS;
+         i++) {
+        if (node->workers[i].used && node->workers[i].exclusive) {
+            worker_exits(w, node, &node->workers[i],
+                         (trpi_death){.cause = TRP_CAUSE_EXITED, .exit_code = 3});
+        }
+    }
+}
+
+/* The head was there when this was said, at the earliest. */
+static void have_lease(sim_world *w, int index, uint64_t since_ns) {
+    sim_node *node = &w->nodes[index];
+    uint64_t until_ns = since_ns + w->rules.node_timeout_ms * SIM_MS;
+    if (until_ns > node->lease_ns) {
+        node->lease_ns = until_ns;
+        uint64_t left_ns = until_ns > w->now_ns ? until_ns - w->now_ns : 0;
+        after_in_life(w, index, (left_ns + SIM_MS - 1) / SIM_MS, lease_ends);
+    }
+}
+
+static void saved(sim_world *w, const trpi_msg_saved *msg) {
+    sim_actor *actor = &w->actors[msg->actor % SIM_ACTORS];
+    if (msg->code == TRP_OK) {
+        actor->saved = TRPI_MAX(actor->saved, msg->request);
+    }
+}
+
+static void leaves(sim_world *w, sim_event *event) {
+    if (w->nodes[event->index].running && w->nodes[event->index].life == event->life) {
+        crash(w, event->index, true);
+    }
+}
 
 static void welcome(sim_world *w, int index, const trpi_msg_node_welcome *msg) {
     sim_node *node = &w->nodes[index];
@@ -325,6 +437,7 @@ static void welcome(sim_world *w, int index, const trpi_msg_node_welcome *msg) {
     if (!node->registered) {
         node->well_ns = w->now_ns;
     }
+    have_lease(w, index, node->hello_ns);
     node->registered = true;
     node->id = msg->node;
     node->incarnation = msg->incarnation;
@@ -340,6 +453,7 @@ void sim_node_hears(sim_world *w, int index, const trpi_msg *msg) {
     case TRPI_MSG_HEARTBEAT_ACK:
         if (msg->heartbeat_ack.known) {
             node->ack_ns = w->now_ns;
+            have_lease(w, index, node->sent_ns[msg->heartbeat_ack.seq % SIM_BEATS]);
         } else if (node->registered) {
             clear(w, index);
         }
@@ -349,6 +463,21 @@ void sim_node_hears(sim_world *w, int index, const trpi_msg *msg) {
         break;
     case TRPI_MSG_END:
         end(w, index, &msg->end);
+        break;
+    case TRPI_MSG_JOB_START:
+        sim_job_start(w, index, &msg->job_start);
+        break;
+    case TRPI_MSG_JOB_END:
+        sim_job_end(w, index, &msg->job_end);
+        break;
+    case TRPI_MSG_SAVED:
+        saved(w, &msg->saved);
+        break;
+    case TRPI_MSG_DRAIN_NOTICE:
+        if (!node->drained_id) {
+            after_in_life(w, index, msg->drain_notice.deadline_ms + sim_draw(w, 1000), leaves);
+        }
+        node->drained_id = node->id;
         break;
     case TRPI_MSG_WATCH_PID:
     case TRPI_MSG_SIGNAL:
@@ -383,9 +512,15 @@ static void reboot(sim_world *w, sim_event *event) {
 
 static void crash(sim_world *w, int index, bool orderly) {
     sim_node *node = &w->nodes[index];
+    sim_jobs_clear(w, index);
     for (int i = 0; i < SIM_WORKERS; i++) {
-        if (node->workers[i].used) {
-            drop_worker(w, &node->workers[i]);
+        sim_worker *worker = &node->workers[i];
+        if (worker->used && worker->exclusive && !orderly) { /* it may outlive its daemon */
+            w->orphans[w->orphan_count++ % TRPI_COUNTOF(w->orphans)] =
+                (sim_orphan){worker->actor, node->lease_ns};
+        }
+        if (worker->used) {
+            drop_worker(w, worker);
         }
     }
     if (orderly && node->registered) {
