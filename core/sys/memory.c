@@ -9,6 +9,7 @@
 #include "core/sys/file.h"
 
 #define PROC_FILE_MAX_BYTES (1 << 20)
+#define UNLIMITED (UINT64_C(1) << 60) /* how v1 says it: some number above this */
 
 /* ---- Files of numbers ---- */
 
@@ -59,25 +60,41 @@ static bool read_number(const char *dir, const char *file, const char *key, uint
 /* The two generations name the same things differently. */
 typedef struct group_kind {
     const char *prefix; /* of the line in /proc/self/cgroup, up to the path */
-    const char *mount, *limit, *usage, *reclaimable;
+    const char *mount, *limit, *usage;
+    const char *caches[2]; /* in memory.stat: given back when memory is short */
     const char *kills; /* file with a line "oom_kill N": of this group, and with v2 those below */
 } group_kind;
 
 static const group_kind group_kinds[] = {
-    {"0::", "/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file", "memory.events"},
-    {":memory:", "/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
-     "total_inactive_file", "memory.oom_control"},
+    {"0::",
+     "/sys/fs/cgroup",
+     "memory.max",
+     "memory.current",
+     {"inactive_file", "active_file"},
+     "memory.events"},
+    {":memory:",
+     "/sys/fs/cgroup/memory",
+     "memory.limit_in_bytes",
+     "memory.usage_in_bytes",
+     {"total_inactive_file", "total_active_file"},
+     "memory.oom_control"},
 };
 
 /* False when it has no limit. */
 static bool look_at_group(const group_kind *kind, const char *dir, trpi_memory *ret_memory) {
-    uint64_t cache = 0;
+    trp_buf stat = {0};
     if (!read_number(dir, kind->limit, NULL, &ret_memory->total) ||
-        !read_number(dir, kind->usage, NULL, &ret_memory->used)) {
+        ret_memory->total >= UNLIMITED || !read_number(dir, kind->usage, NULL, &ret_memory->used)) {
         return false;
     }
-    (void)read_number(dir, "memory.stat", kind->reclaimable, &cache);
-    ret_memory->used -= TRPI_MIN(cache, ret_memory->used);
+    if (read_text(dir, "/memory.stat", &stat)) {
+        for (size_t i = 0; i < TRPI_COUNTOF(kind->caches); i++) {
+            uint64_t cache = 0;
+            (void)find_number((char *)stat.data, kind->caches[i], 1, &cache);
+            ret_memory->used -= TRPI_MIN(cache, ret_memory->used);
+        }
+    }
+    trp_buf_release(&stat);
     return true;
 }
 

@@ -80,7 +80,7 @@ static void the_newest_that_can_be_restarted_is_killed_and_nobody_else(void **st
     assert_false(exits_within(&head, lasting.actor, 700));
     assert_string_equal(test_caller_ask(&single, "sleep", "0"), "slept");
     eat(&single);
-    expect_killed(&head, lasting.actor, "newest restartable, 0.2; top: a");
+    expect_killed(&head, lasting.actor, "GiB resident; top: a");
     assert_string_equal(test_caller_ask(&single, "sleep", "0"), "slept");
     eat(&single);
     expect_killed(&head, single.actor, "newest of those that cannot be restarted");

@@ -59,7 +59,8 @@ static void a_group_of_v2_that_is_fuller_counts_without_its_cache(void **state) 
     put("/proc/self/cgroup", "0::/user.slice/job\n");
     put("/sys/fs/cgroup/user.slice/job/memory.max", "4294967296\n");
     put("/sys/fs/cgroup/user.slice/job/memory.current", "4080218931\n");
-    put("/sys/fs/cgroup/user.slice/job/memory.stat", "anon 1\ninactive_file 322122547\n");
+    put("/sys/fs/cgroup/user.slice/job/memory.stat",
+        "anon 1\ninactive_file 22122547\nactive_file 300000000\n");
     put("/sys/fs/cgroup/user.slice/job/memory.events", "low 0\noom 3\noom_kill 2\n");
     expect(4 * GIB, 3758096384, 536870912);
     assert_int_equal(trpi_memory_kernel_kills(root), 2); /* its own, not the host's */
@@ -88,7 +89,8 @@ static void groups_of_v1_are_read_where_they_are(void **state) {
     put("/proc/self/cgroup", "9:name=systemd:/\n4:memory:/box/me\n1:cpu:/\n0::/\n");
     put("/sys/fs/cgroup/memory/box/me/memory.limit_in_bytes", "1073741824\n");
     put("/sys/fs/cgroup/memory/box/me/memory.usage_in_bytes", "1000000000\n");
-    put("/sys/fs/cgroup/memory/box/me/memory.stat", "cache 5\ntotal_inactive_file 100000000\n");
+    put("/sys/fs/cgroup/memory/box/me/memory.stat",
+        "cache 5\ntotal_inactive_file 100000000\ntotal_active_file 0\n");
     put("/sys/fs/cgroup/memory/box/me/memory.oom_control",
         "oom_kill_disable 0\nunder_oom 0\noom_kill 5\n");
     put("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
