@@ -66,9 +66,9 @@ int trpi_job_exit_code(json_t *row);
 /* Prints what a job wrote, stdout and stderr to ours, from tail_bytes before the end on
  * (UINT64_MAX: from the beginning). With `follows`: on, until the job is over or
  * *interrupted is set. *ret_row: the job's row by then; json_decref() it. */
-TRP_CHECKED trp_code trpi_job_print(trp_runtime *rt, uint64_t job, uint64_t tail_bytes, bool follows,
-                                    volatile sig_atomic_t *interrupted, json_t **ret_row,
-                                    trp_error *err);
+TRP_CHECKED trp_code trpi_job_print(trp_runtime *rt, uint64_t job, uint64_t tail_bytes,
+                                    bool follows, volatile sig_atomic_t *interrupted,
+                                    json_t **ret_row, trp_error *err);
 
 /* ---- daemons.c: processes in the background ---- */
 

@@ -33,9 +33,10 @@ typedef struct trpi_usage {
     bool ends_at_argument; /* what follows the first argument is a command's own, and no option */
 } trpi_usage;
 
-/* Reads argv behind the subcommand's name; arguments that are no options, and all behind "--", go to
- * ret_arguments (arguments_max + 1 entries, ends with NULL). True: go on. False: the subcommand is over with
- * *ret_exit, because --help was asked for or the usage is wrong (said in one line on stderr). */
+/* Reads argv behind the subcommand's name; arguments that are no options, and all behind "--", go
+ * to ret_arguments (arguments_max + 1 entries, ends with NULL). True: go on. False: the subcommand
+ * is over with *ret_exit, because --help was asked for or the usage is wrong (said in one line on
+ * stderr). */
 TRP_CHECKED bool trpi_options_parse(const trpi_usage *usage, int argc, char **argv,
                                     const char **ret_arguments, int *ret_exit);
 

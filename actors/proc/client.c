@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "actors/proc/client_internal.h"
-#include "actors/proc/client_store.h"
 #include "actors/proc/client_options.h"
+#include "actors/proc/client_store.h"
 #include "core/base/config.h"
 #include "core/net/clock.h"
 #include "core/sys/host.h"
@@ -67,8 +67,7 @@ static trp_code fill_in(trp_runtime *rt, const trpi_client_options *options, trp
 }
 
 /* What a driver's nodes may lack; a worker's are its driver's. */
-static trp_code fill_in_files(trp_runtime *rt, const trpi_client_options *options,
-                              trp_error *err) {
+static trp_code fill_in_files(trp_runtime *rt, const trpi_client_options *options, trp_error *err) {
     rt->submission = options->submission;
     TRPI_SET(rt->package, options->package_hash ? options->package_hash : "");
     if (options->package != NULL) {

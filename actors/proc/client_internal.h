@@ -17,8 +17,8 @@
 #include <stdatomic.h>
 
 #include "actors/proc/client.h"
-#include "actors/proc/client_package.h"
 #include "actors/proc/client_done.h"
+#include "actors/proc/client_package.h"
 #include "actors/proc/client_refs.h"
 #include "actors/state/caller.h"
 #include "core/base/id.h"

@@ -226,7 +226,7 @@ typedef struct trpi_node {
     struct trpi_node_memory *memory; /* node_memory.c */
     trpi_msg_node_stats stats;       /* as last said */
     uint64_t stats_due_ns;
-    int guard_fd; /* core/sys/guard.h; -1 = none */
+    int guard_fd;             /* core/sys/guard.h; -1 = none */
     trpi_store_server *store; /* NULL before the first join, and while CLEARING */
     int store_fd;
     uint64_t store_serial; /* of the last object that this daemon made */

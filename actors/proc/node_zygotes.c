@@ -95,7 +95,8 @@ static trp_code find_place(trpi_node *node, trpi_program *program, zygote_place 
         package = trpi_blobs_package(node, program->package, program->job, &program->package_blob,
                                      ret_place->cwd, sizeof ret_place->cwd, &package_err);
     } else if (!trpi_file_exists(program->cwd)) {
-        ret_place->cwd[0] = '\0'; /* a directory of the driver's host; a worker decides for itself */
+        ret_place->cwd[0] =
+            '\0'; /* a directory of the driver's host; a worker decides for itself */
     }
     trp_code code = trpi_blobs_exe(node, program->exe, program->exe_hash, program->job,
                                    &program->exe_blob, ret_place->exe, sizeof ret_place->exe, err);

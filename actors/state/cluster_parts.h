@@ -49,8 +49,9 @@
     ((size_t)8 << 20)         /* bytes of a constructor's arguments, or of a saved state */
 #define TRPI_RETRY_ON_MAX 64  /* entries */
 #define TRPI_THREADS_MAX 1024 /* of a concurrency group */
-#define TRPI_LONG_MS ((uint64_t)1 << 42) /* 139 years: no time is longer, so none overflows in ns  \
-                                          */
+#define TRPI_LONG_MS                                                                               \
+    ((uint64_t)1 << 42) /* 139 years: no time is longer, so none overflows in ns                   \
+                         */
 
 /* Who waits for the answer to which request. */
 typedef struct trpi_asker {
