@@ -332,7 +332,6 @@ void trpi_actor_spawn(trpi_cluster *c, trpi_client_rec *client, const trpi_msg_s
         if (actor) {
             trpi_actor_free(actor);
         }
-        (void)trpi_context(&error, code, "spawn %.64s", msg->type);
         trpi_answer_spawn(c, client, msg->request, 0, &error);
         return;
     }

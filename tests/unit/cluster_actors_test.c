@@ -33,8 +33,7 @@ static void A25_requests_without_sense_are_refused_with_the_reason(void **state)
     trpi_msg msg = machine_spawn(1, 0, 0);
     msg.spawn.resources = &bad;
     msg.spawn.resources_count = 1;
-    machine_refused(DRIVER, &msg, TRP_EINVALID,
-                    "spawn counter: 1.5 gpu: above 1 it must be a whole number");
+    machine_refused(DRIVER, &msg, TRP_EINVALID, "1.5 gpu: above 1 it must be a whole number");
     msg = machine_spawn(1, 0, -2);
     machine_refused(DRIVER, &msg, TRP_EINVALID, "restarts_max -2");
     msg = machine_spawn(1, 3, 0);
