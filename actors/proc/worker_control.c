@@ -310,7 +310,6 @@ trp_code trpi_control_open(trpi_worker *worker, trp_error *err) {
     trpi_control *control = &worker->control;
     pthread_mutex_init(&control->lock, NULL);
     trpi_condition_init(&control->changed);
-    trpi_saving_init(&control->saving);
     control->ring_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (control->ring_fd < 0) {
         return trpi_fail(err, TRP_EIO, "eventfd: %s", strerror(errno));

@@ -138,10 +138,9 @@ typedef enum trpi_control_state {
 
 /* A save that the node has been asked for. One at a time: an earlier one that is said again must
  * not win over a later one. */
-typedef struct trpi_saving {
-    pthread_mutex_t turn;
+typedef struct trpi_saving { /* under the lock of the control struct */
+    bool is_taken;
     uint64_t request;
-    /* Under the lock of the control struct */
     bool is_answered;
     trp_code code;
     char message[256];
@@ -249,7 +248,6 @@ void trpi_worker_pool_init(trpi_worker *worker, size_t group_count);
 void trpi_worker_pool_wake(trpi_worker *worker, trpi_task *task, bool needs_thread);
 
 /* worker_save.c */
-void trpi_saving_init(trpi_saving *saving);
 void trpi_saving_answered(trpi_control *control, const trpi_msg_saved *saved);
 
 /* worker_control.c */

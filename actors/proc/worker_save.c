@@ -1,6 +1,5 @@
 /* trp_context_save(): the state goes to the head by way of the node, and the head's word comes back
  * on the control thread. */
-#include <errno.h>
 #include <string.h>
 
 #include "actors/proc/worker_parts.h"
@@ -8,10 +7,6 @@
 
 #define SAVED_MAX ((size_t)8 * 1024 * 1024)
 #define AGAIN_MS 1000 /* then it is said again, for a head that was away; doubles */
-
-void trpi_saving_init(trpi_saving *saving) {
-    pthread_mutex_init(&saving->turn, NULL);
-}
 
 void trpi_saving_answered(trpi_control *control, const trpi_msg_saved *saved) {
     trpi_saving *saving = &control->saving;
@@ -25,14 +20,25 @@ void trpi_saving_answered(trpi_control *control, const trpi_msg_saved *saved) {
     pthread_mutex_unlock(&control->lock);
 }
 
-static trp_code take_turn(trpi_saving *saving, uint64_t deadline_ns, trp_error *err) {
-    struct timespec deadline = {.tv_sec = (time_t)(deadline_ns / 1000000000u),
-                                .tv_nsec = (long)(deadline_ns % 1000000000u)};
-    int failed = deadline_ns == UINT64_MAX
-                     ? pthread_mutex_lock(&saving->turn)
-                     : pthread_mutex_clocklock(&saving->turn, CLOCK_MONOTONIC, &deadline);
-    return failed ? trpi_fail(err, TRP_ETIMEOUT, "save: another thread's save has not ended")
-                  : TRP_OK;
+static trp_code take_turn(trpi_control *control, uint64_t deadline_ns, trp_error *err) {
+    trpi_saving *saving = &control->saving;
+    trp_code code = TRP_OK;
+    pthread_mutex_lock(&control->lock);
+    while (saving->is_taken && code == TRP_OK) {
+        if (!trpi_condition_wait(&control->changed, &control->lock, deadline_ns)) {
+            code = trpi_fail(err, TRP_ETIMEOUT, "save: another thread's save has not ended");
+        }
+    }
+    saving->is_taken |= code == TRP_OK;
+    pthread_mutex_unlock(&control->lock);
+    return code;
+}
+
+static void leave_turn(trpi_control *control) {
+    pthread_mutex_lock(&control->lock);
+    control->saving.is_taken = false;
+    pthread_cond_broadcast(&control->changed);
+    pthread_mutex_unlock(&control->lock);
 }
 
 static trp_code run_hook(trp_context *ctx, trp_buf *state, trp_error *err) {
@@ -92,7 +98,6 @@ static trp_code ask(trpi_worker *worker, trp_bytes state, uint64_t deadline_ns, 
 
 trp_code trp_context_save(trp_context *ctx, uint64_t timeout_ms, trp_error *err) {
     trpi_worker *worker = ctx->worker;
-    trpi_saving *saving = &worker->control.saving;
     uint64_t deadline_ns = trpi_deadline_ns(timeout_ms);
     trp_buf state = {0};
     if (!worker->type->save) {
@@ -102,7 +107,7 @@ trp_code trp_context_save(trp_context *ctx, uint64_t timeout_ms, trp_error *err)
         return trpi_fail(err, TRP_EINVALID, "save: not in %s",
                          ctx->is_saving ? "save()" : "signal() or drain(), which must not block");
     }
-    trp_code code = take_turn(saving, deadline_ns, err);
+    trp_code code = take_turn(&worker->control, deadline_ns, err);
     if (code != TRP_OK) {
         return code;
     }
@@ -110,7 +115,7 @@ trp_code trp_context_save(trp_context *ctx, uint64_t timeout_ms, trp_error *err)
     if (code == TRP_OK) {
         code = ask(worker, trp_buf_bytes(&state), deadline_ns, err);
     }
-    pthread_mutex_unlock(&saving->turn);
+    leave_turn(&worker->control);
     trp_buf_release(&state);
     return code;
 }
