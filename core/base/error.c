@@ -45,7 +45,8 @@ const char *trp_cause_text(trp_cause cause) {
     return (unsigned)cause < TRP_CAUSE_COUNT ? texts[cause] : "unknown cause";
 }
 
-static void fail_with(trp_error *err, trp_code code, const char *format, va_list args) {
+__attribute__((format(printf, 3, 0))) static void fail_with(trp_error *err, trp_code code,
+                                                            const char *format, va_list args) {
     /* Formatted aside first: an argument may be err->message itself. */
     char message[sizeof(err->message)];
     (void)vsnprintf(message, sizeof(message), format, args);
