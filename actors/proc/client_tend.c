@@ -105,7 +105,9 @@ void trpi_tend(trp_runtime *rt, bool has_news, bool is_timer) {
         if (is_timer) {
             trpi_corks_flush(rt);
         }
-        trpi_data_read(rt);
+        if (!is_timer || data->done.awaited > 0) { /* not for a thread that is just not there yet */
+            trpi_data_read(rt);
+        }
     }
     trpi_data_leave(rt);
 }
