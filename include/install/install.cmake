@@ -35,8 +35,8 @@ list(JOIN private_libs " " private_libs)
 file(RELATIVE_PATH up_to_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 string(REGEX REPLACE "/$" "" up_to_prefix "${up_to_prefix}")
 set(generated ${CMAKE_BINARY_DIR}/install)
-configure_file(cmake/troupe.pc.in ${generated}/troupe.pc @ONLY)
-configure_file(cmake/troupe-config.cmake.in ${generated}/troupe-config.cmake @ONLY)
+configure_file(include/install/troupe.pc.in ${generated}/troupe.pc @ONLY)
+configure_file(include/install/troupe-config.cmake.in ${generated}/troupe-config.cmake @ONLY)
 write_basic_package_version_file(${generated}/troupe-config-version.cmake
                                  COMPATIBILITY SameMinorVersion)
 
