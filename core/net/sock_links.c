@@ -165,6 +165,8 @@ static void do_work(trpi_sock *sock, trpi_linked *linked, const trpi_link_work *
     }
     if (work->must_ack) {
         send_word(sock, linked, TRPI_LINK_ACK, work->has_gap);
+    } else if (linked->link.due_ns < sock->links.wake_ns) {
+        trpi_links_note(&sock->links, linked);
     }
 }
 

@@ -183,6 +183,9 @@ trpi_link_verdict trpi_link_take(trpi_link *link, const trpi_stamp *stamp, size_
     link->peer = stamp->from;
     link->away_since_ns = 0;
     link->has_moved |= trpi_link_is_idle(link);
+    if (link->step_ns > times->probe_ns) {
+        set_timer(link, now_ns, times); /* it listens again: what is amiss now is soon asked for */
+    }
     ret_work->must_repeat = must_repeat(link, stamp, now_ns, times);
     if (stamp->kind == TRPI_LINK_DATA) {
         return take_data(link, stamp, bytes, now_ns, times, ret_work);

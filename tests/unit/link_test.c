@@ -202,6 +202,20 @@ static void progress_puts_the_question_off(void **state) {
     assert_int_equal(p.opener.due_ns, p.now_ns + times.probe_ns);
 }
 
+static void whoever_listens_again_is_soon_asked_again(void **state) {
+    pair p = connected();
+    (void)send_data(&p, &p.opener);
+    for (int i = 0; i < 6; i++) {
+        p.now_ns = p.opener.due_ns;
+        (void)trpi_link_tick(&p.opener, p.now_ns, &times);
+    }
+    assert_true(p.opener.due_ns - p.now_ns > 10 * times.probe_ns);
+    trpi_stamp complaint = ack(&p.accepter, true);
+    (void)take(&p, &p.opener, &complaint);
+    assert_true(p.work.must_repeat); /* and that may be lost in turn */
+    assert_int_equal(p.opener.due_ns, p.now_ns + times.probe_ns);
+}
+
 static void the_first_word_may_be_lost(void **state) {
     pair p;
     trpi_stamp first = opened(&p), second = send_data(&p, &p.opener);
@@ -592,7 +606,7 @@ static void run(uint64_t seed, bool with_lives) {
 
 static uint64_t seeds(void) {
     const char *text = getenv("LINK_SEEDS");
-    return text != NULL ? strtoull(text, NULL, 10) : 300;
+    return text != NULL ? strtoull(text, NULL, 10) : 100;
 }
 
 static void in_any_weather_all_comes_once_and_in_order(void **state) {
@@ -617,6 +631,7 @@ int main(void) {
         cmocka_unit_test(what_is_not_confirmed_is_asked_for_and_not_repeated),
         cmocka_unit_test(a_question_is_answered_when_nothing_is_missing),
         cmocka_unit_test(progress_puts_the_question_off),
+        cmocka_unit_test(whoever_listens_again_is_soon_asked_again),
         cmocka_unit_test(the_first_word_may_be_lost),
         cmocka_unit_test(a_later_life_ends_the_link_and_an_earlier_one_does_not),
         cmocka_unit_test(who_has_forgotten_the_link_says_so),
