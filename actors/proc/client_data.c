@@ -275,6 +275,18 @@ static void handle_packet(trp_runtime *rt) {
     }
 }
 
+static void take_broken(trp_runtime *rt) {
+    trpi_data *data = &rt->data;
+    trp_bytes peer;
+    while (trpi_sock_take_void(data->sock, &peer)) {
+        uint64_t connection;
+        if (peer_is_actor(peer, &connection)) {
+            trpi_caller_broken(data->caller, connection, &data->actions);
+            trpi_data_perform(rt);
+        }
+    }
+}
+
 #define PACKETS_PER_FLUSH 64 /* the calls held back must not wait until a long queue is read */
 
 /* Asking a ZeroMQ socket that has nothing costs a system call, so whoever has what it waits for
@@ -295,6 +307,7 @@ static void read_for(trp_runtime *rt, const trpi_waiter *waiter) {
             trpi_corks_flush(rt);
         }
     }
+    take_broken(rt);
     trpi_sock_tend(data->sock);
     /* Overdue calls only now: an answer that is there in time counts. */
     if (trpi_caller_next_tick(data->caller) != UINT64_MAX) {

@@ -77,6 +77,15 @@ static void set_unreachable_fault(trpi_view *view, const char *why) {
     trpi_view_set_fault(view, TRP_EDISCONNECTED, true, text);
 }
 
+static void connect_view(trpi_caller *caller, trpi_view *view, trpi_caller_actions *actions) {
+    trpi_view_set_fault(view, TRP_OK, false, "");
+    view->connection = ++caller->connections;
+    trpi_caller_action *action =
+        trpi_caller_emit(actions, TRPI_CALLER_CONNECT, view->actor, view->incarnation);
+    action->connection = view->connection;
+    action->endpoint = view->endpoint;
+}
+
 /* Transition 1. */
 static void enter_alive(trpi_caller *caller, trpi_view *view, const trpi_msg_actor_state *state,
                         trpi_caller_actions *actions) {
@@ -92,13 +101,21 @@ static void enter_alive(trpi_caller *caller, trpi_view *view, const trpi_msg_act
         trpi_caller_fail_waiting(caller, view, actions);
         return;
     }
-    trpi_view_set_fault(view, TRP_OK, false, "");
     trpi_view_set_endpoint(view, endpoint);
-    view->connection = ++caller->connections;
-    trpi_caller_action *action =
-        trpi_caller_emit(actions, TRPI_CALLER_CONNECT, view->actor, view->incarnation);
-    action->connection = view->connection;
-    action->endpoint = view->endpoint;
+    connect_view(caller, view, actions);
+}
+
+/* Sending again what was under way could make it run twice in one incarnation: it fails. */
+void trpi_caller_broken(trpi_caller *caller, uint64_t connection, trpi_caller_actions *actions) {
+    for (uint32_t i = 0; i < caller->views.count; i++) {
+        trpi_view *view = &caller->views.items[i];
+        if (view->connection == connection && view->connected != 0) {
+            set_unreachable_fault(view, "it no longer knows this process' connection");
+            end_incarnation(caller, view, actions);
+            connect_view(caller, view, actions);
+            return;
+        }
+    }
 }
 
 void trpi_caller_connected(trpi_caller *caller, uint64_t actor, uint64_t connection, trp_code code,

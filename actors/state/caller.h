@@ -108,6 +108,9 @@ void trpi_caller_state(trpi_caller *caller, const trpi_msg_actor_state *state,
 void trpi_caller_connected(trpi_caller *caller, uint64_t actor, uint64_t connection, trp_code code,
                            const char *why, trpi_caller_actions *actions);
 
+/* The other end of that connection has lost it, and with it what was under way, but lives on. */
+void trpi_caller_broken(trpi_caller *caller, uint64_t connection, trpi_caller_actions *actions);
+
 /* A reply that came in on that connection. One that answers nothing is dropped. now_ns is looked at
  * only if it tells of a failure. */
 void trpi_caller_reply(trpi_caller *caller, uint64_t connection, const trpi_msg_reply *reply,

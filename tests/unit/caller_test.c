@@ -248,6 +248,26 @@ static void calls_with_retries_are_sent_again_in_order_A02(void **state) {
     assert_int_equal(completed(b, &tags[100])->code, TRP_OK);
 }
 
+/* It may have run it: sent again it could run twice in one incarnation. */
+static void
+what_was_under_way_on_a_broken_connection_fails_and_the_next_call_goes_on(void **state) {
+    bench *b = *state;
+    int before, after;
+    call(b, &before);
+    head_says(b, TRP_ACTOR_ALIVE, 1, -1);
+    uint64_t broken = b->connection;
+    trpi_caller_broken(b->caller, broken + 1, &b->actions); /* none of ours */
+    assert_null(completed(b, &before));
+    trpi_caller_broken(b->caller, broken, &b->actions);
+    carry_out(b);
+    assert_failed(b, &before, TRP_EDISCONNECTED, "may have run");
+    assert_int_equal(count_of(b, TRPI_CALLER_DISCONNECT), 1);
+    assert_true(b->connection != broken);
+    forget(b);
+    reply_from(b, 1, call(b, &after));
+    assert_int_equal(completed(b, &after)->code, TRP_OK);
+}
+
 static void retries_without_end_outlive_many_incarnations(void **state) {
     bench *b = *state;
     int tag;
@@ -952,6 +972,7 @@ int main(void) {
         TEST(while_restarting_a_call_without_retries_fails_at_once_A04),
         TEST(a_restarting_actor_that_was_not_known_fails_calls_without_retries),
         TEST(calls_with_retries_are_sent_again_in_order_A02),
+        TEST(what_was_under_way_on_a_broken_connection_fails_and_the_next_call_goes_on),
         TEST(retries_without_end_outlive_many_incarnations),
         TEST(a_dead_actor_fails_calls_now_and_later_with_its_cause_A08),
         TEST(an_actor_that_never_was_is_not_found),
