@@ -8,7 +8,9 @@
  *     beyond the call;
  *   - in a result: the method calls trp_give(ctx, object), which passes its hold to the caller.
  *
- * Every function needs a node daemon on this host, else TRP_EUNSUPPORTED. Any thread. */
+ * Every function needs a node daemon on this host, else TRP_EUNSUPPORTED. When that dies, its
+ * objects are lost (calls that wait fail with TRP_ENODE_DIED); what is mapped stays so until it is
+ * released. Any thread. A forked child has neither mappings nor holds. */
 #ifndef TROUPE_OBJECT_H
 #define TROUPE_OBJECT_H
 
@@ -19,7 +21,8 @@ extern "C" {
 #endif
 
 /* Copies the bytes into this host's store; this process holds the object. TRP_EBUSY when the store
- * is full: the message says how much was asked for, how large the store is and who holds what. */
+ * is full: the message says how much was asked for, how large the store is and who holds what.
+ * TRP_EINVALID when it could not hold so much if it were empty (TROUPE_STORE_BYTES). */
 TRP_CHECKED trp_code trp_put(trp_runtime *rt, trp_bytes bytes, trp_object *ret_object,
                              trp_error *err);
 
