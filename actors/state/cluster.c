@@ -107,9 +107,9 @@ void trpi_cluster_free(trpi_cluster *c) {
     release_records(&c->clients, free_client);
     release_records(&c->jobs, free_job);
     release_records(&c->nodes, free_node);
-    trpi_table *tables[] = {&c->node_peers,   &c->client_peers, &c->dead,         &c->stirred,
-                            &c->mourning,     &c->timers,       &c->doomed,       &c->gangs_due,
-                            &c->pending_jobs, &c->drains,       &c->stopping_jobs};
+    trpi_table *tables[] = {&c->node_peers, &c->client_peers, &c->dead,      &c->stirred,
+                            &c->mourning,   &c->doomed,       &c->gangs_due, &c->pending_jobs,
+                            &c->drains,     &c->stopping_jobs};
     for (size_t i = 0; i < TRPI_COUNTOF(tables); i++) {
         trpi_table_release(tables[i]);
     }
@@ -125,6 +125,7 @@ void trpi_cluster_free(trpi_cluster *c) {
     trpi_resource_names_release(&c->resource_names);
     trpi_kv_release(c);
     release_recent(c);
+    free(c->timers.items);
     free(c->gone);
     free(c->id);
     free(c->version);
@@ -192,7 +193,7 @@ trpi_text *trpi_keep_texts(trpi_cluster *c, const trpi_texts *texts) {
 }
 
 trp_bytes trpi_copy_bytes(trp_bytes bytes) {
-    void *copy = trpi_alloc(TRPI_MAX(bytes.size, (size_t)1));
+    void *copy = bytes.size ? trpi_alloc(bytes.size) : NULL;
     if (bytes.size) {
         memcpy(copy, bytes.data, bytes.size);
     }
@@ -229,39 +230,9 @@ void trpi_replace(char **text, const char *value) {
     *text = copy;
 }
 
-/* ---- Timers: one per actor. The key is the due time rounded up to 65 us, and a number that keeps
- * those of the same moment apart ---- */
-
-void trpi_timer_set(trpi_cluster *c, trpi_actor_rec *actor, uint64_t at_ns) {
-    trpi_timer_clear(c, actor);
-    uint64_t slot = (at_ns >> 16) + 1;
-    do {
-        actor->timer = slot << 16 | (c->timer_number++ & 0xffff);
-        slot += (c->timer_number & 0xffff) == 0; /* 65536 in one moment: the next one */
-    } while (trpi_table_get(&c->timers, actor->timer));
-    trpi_table_put(&c->timers, actor->timer, actor);
-}
-
-void trpi_timer_clear(trpi_cluster *c, trpi_actor_rec *actor) {
-    if (actor->timer) {
-        trpi_table_remove(&c->timers, actor->timer);
-        actor->timer = 0;
-    }
-}
-
-static void run_timers(trpi_cluster *c) {
-    trpi_actor_rec *actor;
-    uint64_t due = 0;
-    while ((actor = trpi_table_next(&c->timers, &due)) != NULL && due <= c->now_ns) {
-        trpi_timer_clear(c, actor);
-        trpi_actor_timer(c, actor);
-    }
-}
-
 uint64_t trpi_cluster_wake_ns(const trpi_cluster *c) {
-    uint64_t due = 0;
-    bool waits = trpi_table_next(&c->timers, &due) != NULL;
-    return waits ? TRPI_MIN(due, c->next_tick_ns) : c->next_tick_ns;
+    const trpi_actor_rec *first = trpi_timers_first(c);
+    return first ? TRPI_MIN(first->timer_ns, c->next_tick_ns) : c->next_tick_ns;
 }
 
 /* ---- Steps ---- */
@@ -325,7 +296,7 @@ void trpi_cluster_step(trpi_cluster *c, const trpi_cluster_event *event, trpi_ac
     c->out = actions;
     c->now_ns = TRPI_MAX(c->now_ns, event->now_ns);
     c->steps++;
-    run_timers(c);
+    trpi_timers_run(c);
     switch (event->kind) {
     case TRPI_EVENT_MESSAGE:
         trpi_door_message(c, event->peer, event->msg);

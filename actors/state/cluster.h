@@ -11,8 +11,9 @@
  * cluster_drain.c, cluster_clients.c, cluster_jobs.c, cluster_spawn.c, cluster_actors.c (requests
  * about actors), cluster_start.c (they find a place), cluster_lives.c (they run and die),
  * cluster_links.c, cluster_gangs.c, cluster_saves.c, cluster_groups.c, cluster_turns.c (who gets
- * room kept free), cluster_names.c, cluster_stores.c, cluster_kv.c, cluster_logs.c, cluster_texts.c
- * (what users read), cluster_check.c (what must hold), cluster_views.c (rows for display). */
+ * room kept free), cluster_timers.c, cluster_names.c, cluster_stores.c, cluster_kv.c,
+ * cluster_logs.c, cluster_texts.c (what users read), cluster_check.c (what must hold),
+ * cluster_views.c (rows for display). */
 #ifndef TRPI_CLUSTER_H
 #define TRPI_CLUSTER_H
 

@@ -103,7 +103,7 @@ static const char *check_place(const trpi_cluster *c, const trpi_actor_rec *acto
     }
     bool timed = actor->place == TRPI_BACKOFF || actor->place == TRPI_STARTING ||
                  (actor->place == TRPI_RUNNING && actor->end_cause);
-    if (timed != (actor->timer != 0)) {
+    if (timed != (actor->timer_ns != 0)) {
         return "an actor waits for a time without timer, or has one for nothing";
     }
     return NULL;
@@ -319,6 +319,7 @@ const char *trpi_cluster_check(const trpi_cluster *c) {
     broken = broken ? broken : check_groups(c);
     broken = broken ? broken : check_clients(c, &by_clients);
     broken = broken ? broken : check_waiting(c);
+    broken = broken ? broken : trpi_timers_check(c);
     broken = broken ? broken : trpi_check_ties(c);
     if (!broken && (by_actors != c->subscriptions || by_clients != c->subscriptions)) {
         broken = "subscriptions are not the same on both sides";

@@ -183,8 +183,9 @@ typedef struct trpi_actor_rec {
     uint64_t end_deadline_ns; /* of an END in good order; 0 = kill */
     char *end_reason;
     trpi_askers killers, stoppers;
-    trpi_death *death; /* of the last incarnation that died; texts owned */
-    uint64_t timer;    /* key in cluster->timers, 0 = none */
+    trpi_death *death;               /* of the last incarnation that died; texts owned */
+    uint64_t timer_ns, timer_number; /* when it is due, 0 = not set; see cluster_timers.c */
+    size_t timer_at;
     uint64_t dead_number;
     trpi_table subscribers; /* client id -> client */
     trpi_table links;       /* actor id -> actor */
@@ -238,6 +239,12 @@ typedef struct trpi_recent_death {
     trpi_death death; /* texts owned; without stderr */
 } trpi_recent_death;
 
+typedef struct trpi_timers { /* a heap */
+    trpi_actor_rec **items;
+    size_t count, capacity;
+    uint64_t last_number;
+} trpi_timers;
+
 /* Who has waited so long that room is kept free for it on some nodes: see cluster_turns.c. */
 typedef struct trpi_room {
     uint64_t node;
@@ -280,8 +287,8 @@ struct trpi_cluster {
     trpi_queue lost_groups;    /* groups in phase LOST */
     trpi_table stirred;        /* groups whose waiting actors may fit now */
     trpi_table mourning;       /* groups that have just lost bundles, and have not told so */
-    trpi_table timers;         /* due time -> actor record */
-    uint64_t timer_number, next_tick_ns;
+    trpi_timers timers;
+    uint64_t next_tick_ns;
     trpi_turns turns; /* who has waited long enough to have room kept free */
 
     trpi_table doomed;        /* id -> actor that a link kills at the end of this step */
@@ -317,10 +324,16 @@ void trpi_post_done(trpi_cluster *c, uint64_t peer, uint64_t request, const trp_
 void trpi_ask(trpi_askers *askers, uint64_t client, uint64_t request);
 /* DONE to whoever still is there: with this error, or TRP_OK. */
 void trpi_answer_all(trpi_cluster *c, trpi_askers *askers, const trp_error *error);
-void trpi_timer_set(trpi_cluster *c, trpi_actor_rec *actor, uint64_t at_ns); /* replaces */
-void trpi_timer_clear(trpi_cluster *c, trpi_actor_rec *actor);
 void trpi_replace(char **text, const char *value); /* frees the old one */
 trp_bytes trpi_copy_bytes(trp_bytes bytes);        /* owned by the caller */
+
+/* ---- cluster_timers.c: one per actor ---- */
+
+void trpi_timer_set(trpi_cluster *c, trpi_actor_rec *actor, uint64_t at_ns); /* replaces */
+void trpi_timer_clear(trpi_cluster *c, trpi_actor_rec *actor);               /* if it is set */
+const trpi_actor_rec *trpi_timers_first(const trpi_cluster *c); /* due next; NULL = none */
+void trpi_timers_run(trpi_cluster *c); /* trpi_actor_timer() of those that are due */
+const char *trpi_timers_check(const trpi_cluster *c);
 
 /* ---- cluster_door.c: who says this, and who handles it ---- */
 

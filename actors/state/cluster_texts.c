@@ -205,9 +205,9 @@ static void text_gathering(const trpi_cluster *c, const trpi_actor_rec *actor, c
 
 static void text_backoff(const trpi_cluster *c, const trpi_actor_rec *actor, char *out,
                          size_t size) {
-    uint64_t due = actor->timer ? actor->timer : c->now_ns;
+    uint64_t due = TRPI_MAX(actor->timer_ns, c->now_ns);
     char left[32];
-    trpi_text_seconds(due > c->now_ns ? due - c->now_ns : 0, left, sizeof(left));
+    trpi_text_seconds(due - c->now_ns, left, sizeof(left));
     if (actor->lease_ns > c->now_ns) {
         trpi_format(out, size,
                     "exclusive: starts in %s, when the one before must have ended on the node that "

@@ -260,11 +260,26 @@ static void demand_of_actor(const trpi_cluster *c, uint64_t id, trpi_demand_view
                                           sizeof(view->why)) == TRPI_INFEASIBLE;
 }
 
+/* Groups that have lost bundles come behind those that wait, under tickets of their own. */
+#define LOST ((uint64_t)1 << 63)
+
+static uint64_t next_line(const trpi_cluster *c, bool groups, uint64_t *ticket, size_t *length) {
+    if (!groups) {
+        return trpi_queue_next(&c->waiting, ticket, length);
+    }
+    uint64_t id = *ticket & LOST ? 0 : trpi_queue_next(&c->waiting_groups, ticket, length);
+    if (id == 0) {
+        uint64_t lost = *ticket & LOST ? *ticket & ~LOST : 0;
+        id = trpi_queue_next(&c->lost_groups, &lost, length);
+        *ticket = lost | LOST;
+    }
+    return id;
+}
+
 bool trpi_cluster_next_demand(const trpi_cluster *c, bool groups, uint64_t *ticket,
                               trpi_demand_view *ret_view) {
-    const trpi_queue *queue = groups ? &c->waiting_groups : &c->waiting;
     size_t length = 0;
-    uint64_t id = trpi_queue_next(queue, ticket, &length);
+    uint64_t id = next_line(c, groups, ticket, &length);
     if (!id) {
         return false;
     }

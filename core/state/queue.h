@@ -9,8 +9,12 @@
  *
  * When the walk removes the id that it stands on, the next of that line is visited in its turn.
  * Within a shape: first come, first served. Across shapes a small request may overtake a big one,
- * again and again while there are small ones: actors have no known length of life, so room that is
- * kept free for a big one may have to be kept for ever. */
+ * and the queue does nothing about that: whoever serves it does. At the head, who has waited for
+ * RESERVE_AFTER_MS as the first of its line has room kept free on a node where it could fit, oldest
+ * first (actors/state/cluster_turns.c). It gets its place when what is held of that room has come
+ * back there; if that takes long the room is kept on the next node, for twice as long each time, so
+ * that it gets in as soon as on some node all that is in its way ends within some time, however
+ * long. Only what never ends anywhere keeps it out. */
 #ifndef TRPI_QUEUE_H
 #define TRPI_QUEUE_H
 

@@ -377,8 +377,9 @@ typedef struct trp_gang_options { /* zero-initialize */
     bool detached;
 } trp_gang_options;
 
-/* Members join by the spawn option gang. A gang is there until it is ended or its owner dies; a
- * death in it is any but trp_stop() and TRP_CAUSE_FINISHED, which leave the others alone. */
+/* Members join by the spawn option gang. A gang is there until it is ended: by trp_gang_end(), its
+ * policy, a death that no restart can follow or its owner's. A death in it is any but trp_stop()
+ * and TRP_CAUSE_FINISHED, which leave the others alone. */
 TRP_CHECKED trp_code trp_gang_create(trp_runtime *rt, const trp_gang_options *options,
                                      trp_gang *ret_gang, trp_error *err);
 TRP_CHECKED trp_code trp_gang_end(trp_runtime *rt, trp_gang gang, trp_error *err);

@@ -90,11 +90,11 @@ static void crash(world *w, uint64_t actor) {
 
 static void report(world *w, const char *what, uint64_t count, struct timespec *since) {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
     double s = (double)(now.tv_sec - since->tv_sec) + (double)(now.tv_nsec - since->tv_nsec) / 1e9;
     printf("%-44s %8.1f ms  %6.2f us each, heap %.1f MB\n", what, s * 1e3, s * 1e6 / (double)count,
            (double)mallinfo2().uordblks / 1e6);
-    clock_gettime(CLOCK_MONOTONIC, since);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, since);
 }
 
 static void a_thousand_nodes_and_ten_thousand_actors_are_no_effort(void **state) {
@@ -115,7 +115,7 @@ static void a_thousand_nodes_and_ten_thousand_actors_are_no_effort(void **state)
                                        .exe_hash = "",
                                        .package = ""}};
     tell(w, DRIVER, &hello);
-    clock_gettime(CLOCK_MONOTONIC, &since);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &since);
 
     for (uint64_t i = 1; i <= NODES; i++) {
         join(w, i);
