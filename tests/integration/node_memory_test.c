@@ -74,15 +74,15 @@ static void the_newest_that_can_be_restarted_is_killed_and_nobody_else(void **st
     test_start_trouble(&head, &(test_start){0}, &single, NULL);
     eat(&lasting);
     eat(&single);
-    (void)wait_stats(&head, 5, 2); /* there is room: the pool is kept */
-    eat(&newest);
+    (void)wait_stats(&head, 5, 2);              /* there is room: the pool is kept */
+    test_caller_send(&newest, "eat", MEAL_MIB); /* it may be killed at its meal */
     expect_killed(&head, newest.actor, "workers of node n7 use 0.");
     assert_false(exits_within(&head, lasting.actor, 700));
     assert_string_equal(test_caller_ask(&single, "sleep", "0"), "slept");
     eat(&single);
     expect_killed(&head, lasting.actor, "GiB resident; top: a");
     assert_string_equal(test_caller_ask(&single, "sleep", "0"), "slept");
-    eat(&single);
+    test_caller_send(&single, "eat", MEAL_MIB);
     expect_killed(&head, single.actor, "newest of those that cannot be restarted");
     test_caller_close(&lasting);
     test_caller_close(&newest);
@@ -102,7 +102,7 @@ static void idle_workers_go_before_any_actor_and_come_back(void **state) {
     unsetenv("TROUPE_MEMORY_MONITOR_MS");
     test_start_trouble(&head, &(test_start){.restartable = -1}, &caller, NULL);
     (void)wait_stats(&head, 3, 2);
-    (void)test_caller_ask(&caller, "eat", "300");
+    test_caller_send(&caller, "eat", "300");
     const trpi_msg_node_stats *stats = wait_stats(&head, 1, 0);
     assert_int_equal(stats->memory_kills, 0);
     assert_true(stats->memory_total > 0 && stats->memory_used > 0);
