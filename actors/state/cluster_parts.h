@@ -260,6 +260,7 @@ typedef struct trpi_turn {
 typedef struct trpi_turns {
     trpi_table items; /* who -> turn */
     size_t rooms;     /* of all */
+    size_t looked_at; /* where the next look begins, when one could not see them all */
     uint64_t due_ns;  /* when to look next */
     bool released;    /* room became free that others may have waited for */
 } trpi_turns;

@@ -20,8 +20,8 @@
 
 #include "actors/state/cluster_parts.h"
 
-#define CANDIDATES_MAX 64 /* of each queue, oldest first */
-#define LOOKS 8           /* in the time after which one has waited too long */
+#define PLANS_PER_LOOK 64
+#define LOOKS 8 /* in the time after which one has waited too long */
 
 uint64_t trpi_turn_of_actor(uint64_t actor) {
     return 2 * actor;
@@ -255,7 +255,7 @@ static size_t add_candidates(const trpi_cluster *c, const trpi_queue *queue, boo
                              candidate *out) {
     uint64_t after_ns = c->config.reserve_after_ms * TRPI_NS_PER_MS, ticket = 0, id;
     size_t count = 0;
-    while (count < CANDIDATES_MAX && (id = trpi_queue_next(queue, &ticket, NULL)) != 0) {
+    while ((id = trpi_queue_next(queue, &ticket, NULL)) != 0) {
         const trpi_group_rec *group = groups ? trpi_table_get(&c->groups, id) : NULL;
         const trpi_actor_rec *actor = groups ? NULL : trpi_table_get(&c->actors, id);
         uint64_t since_ns = groups ? group->waiting_ns : actor->waiting_ns;
@@ -267,18 +267,29 @@ static size_t add_candidates(const trpi_cluster *c, const trpi_queue *queue, boo
     return count;
 }
 
+/* The oldest first. Where many can never fit, not all of them can be looked at in one step: the
+ * next look goes on behind them. */
+static void give_turns(trpi_cluster *c) {
+    size_t lines =
+        c->lost_groups.heads.count + c->waiting_groups.heads.count + c->waiting.heads.count;
+    candidate *all = trpi_keep_array(c, lines, sizeof(*all));
+    size_t count = add_candidates(c, &c->lost_groups, true, all);
+    count += add_candidates(c, &c->waiting_groups, true, all + count);
+    count += add_candidates(c, &c->waiting, false, all + count);
+    qsort(all, count, sizeof(*all), by_age);
+    size_t at = c->turns.looked_at < count ? c->turns.looked_at : 0, end = at + PLANS_PER_LOOK;
+    while (at < count && at < end && give_turn(c, all[at].who)) {
+        at++;
+    }
+    c->turns.looked_at = at == end ? at : 0;
+}
+
 void trpi_turns_tick(trpi_cluster *c) {
-    candidate all[3 * CANDIDATES_MAX];
     uint64_t after_ms = c->config.reserve_after_ms;
     if (after_ms == 0 || c->now_ns < c->turns.due_ns || c->stopping) {
         return;
     }
     c->turns.due_ns = c->now_ns + after_ms * TRPI_NS_PER_MS / LOOKS;
     move_turns(c);
-    size_t count = add_candidates(c, &c->lost_groups, true, all);
-    count += add_candidates(c, &c->waiting_groups, true, all + count);
-    count += add_candidates(c, &c->waiting, false, all + count);
-    qsort(all, count, sizeof(*all), by_age);
-    for (size_t i = 0; i < count && give_turn(c, all[i].who); i++) {
-    }
+    give_turns(c);
 }

@@ -184,6 +184,18 @@ static void several_large_requests_and_groups_do_not_block_each_other(void **sta
     assert_in_range(stream(20, large, 4, 120), 1, 30);
 }
 
+static void those_who_can_never_fit_are_not_in_the_way(void **state) {
+    with_reserve(1000);
+    machine_node(NODE_A, 8, 4);
+    machine_client(DRIVER, "driver", 0, 0);
+    for (int64_t cpus = 100; cpus < 300; cpus++) {
+        (void)spawn(machine_spawn(cpus, 0, 0));
+    }
+    (void)stream(5, NULL, 0, 3);
+    uint64_t large = spawn(machine_spawn(0, 4, 0));
+    assert_in_range(stream(5, &large, 1, 60), 1, 10);
+}
+
 static void a_turn_ends_with_its_node_and_another_one_is_found(void **state) {
     with_reserve(1000);
     machine_node(NODE_A, 8, 4);
@@ -208,6 +220,7 @@ int main(void) {
         MACHINE_TEST(who_waits_with_room_kept_free_says_so_and_so_do_those_who_may_not_have_it),
         MACHINE_TEST(a_turn_moves_to_another_node_when_nothing_comes_back),
         MACHINE_TEST(several_large_requests_and_groups_do_not_block_each_other),
+        MACHINE_TEST(those_who_can_never_fit_are_not_in_the_way),
         MACHINE_TEST(a_turn_ends_with_its_node_and_another_one_is_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
