@@ -1,60 +1,85 @@
-/* bench_calls.c: calls beside raw ZeroMQ, in turns, so that a noisy moment hits both. */
-#include <unistd.h>
+/* bench_calls.c: one caller and one actor, beside raw ZeroMQ. */
+#include <stdlib.h>
 
 #include "actors/bin/bench.h"
-#include "core/net/floor.h"
 
-#define SYNC_CALLS 1000
-#define PIPELINE_CALLS 60000
+#define PIPELINE_CALLS 10000
 #define WINDOW 1000
+#define BATCH 1000
+#define SYNC_CALLS 20
 #define SMALL_BYTES 16
 #define LARGE_BYTES 1024
-#define WAIT_MS 10000
 
 static const char body[LARGE_BYTES];
 
-static trp_code time_raw_sync(trpi_floor *floor, bench_samples *rounds, trp_error *err) {
-    bench_samples samples = {.count = 0};
-    trp_code code = TRP_OK;
-    for (int i = 0; i < SYNC_CALLS && code == TRP_OK; i++) {
-        double start_us = bench_now_us();
-        code = trpi_floor_round_trip(floor, SMALL_BYTES, err);
-        bench_add(&samples, bench_now_us() - start_us);
-    }
-    bench_add(rounds, bench_median(&samples));
-    return code;
-}
+/* ---- There and back ---- */
 
-static trp_code time_sync(bench *b, bench_samples *rounds, trp_error *err) {
-    bench_samples samples = {.count = 0};
-    trp_code code = TRP_OK;
-    for (int i = 0; i < SYNC_CALLS && code == TRP_OK; i++) {
-        double start_us = bench_now_us();
-        code = trp_ask(b->rt, b->echo, "echo", (trp_bytes){body, SMALL_BYTES}, WAIT_MS, NULL, err);
-        bench_add(&samples, bench_now_us() - start_us);
-    }
-    bench_add(rounds, bench_median(&samples));
-    return code;
-}
-
-static trp_code time_raw_pipeline(trpi_floor *floor, size_t size, bench_samples *rounds,
-                                  trp_error *err) {
+static trp_code time_trip(bench *b, bool is_raw, bench_samples *samples, trp_error *err) {
     double start_us = bench_now_us();
-    trp_code code = trpi_floor_pipeline(floor, size, PIPELINE_CALLS, WINDOW, err);
-    bench_add(rounds, PIPELINE_CALLS / ((bench_now_us() - start_us) / 1e6));
+    trp_code code = is_raw ? trpi_floor_round_trip(b->floor, SMALL_BYTES, err)
+                           : trp_ask(b->rt, b->echo, "echo", (trp_bytes){body, SMALL_BYTES},
+                                     BENCH_WAIT_MS, NULL, err);
+    bench_add(samples, bench_now_us() - start_us);
     return code;
 }
+
+/* The median of one round goes to `rounds`. */
+static trp_code time_trips(bench *b, bool is_raw, bench_samples *rounds, trp_error *err) {
+    bench_samples *samples = trpi_alloc(sizeof(*samples));
+    double until_us = bench_now_us() + b->seconds * 1e6 / BENCH_ROUNDS;
+    trp_code code = bench_go_on(err);
+    while (code == TRP_OK && samples->count < BENCH_SAMPLES_MAX && bench_now_us() < until_us) {
+        code = time_trip(b, is_raw, samples, err);
+    }
+    bench_add(rounds, bench_median(samples));
+    free(samples);
+    return code;
+}
+
+trp_code bench_round_trip(bench *b, bench_figure *figure, trp_error *err) {
+    bench_samples *rounds = trpi_alloc(2 * sizeof(*rounds)); /* ours, raw */
+    trp_code code = bench_floor(b, err);
+    for (int round = 0; round < BENCH_ROUNDS && code == TRP_OK; round++) {
+        code = time_trips(b, true, &rounds[1], err);
+        code = code == TRP_OK ? time_trips(b, false, &rounds[0], err) : code;
+    }
+    figure->troupe = bench_median(&rounds[0]);
+    figure->raw = bench_median(&rounds[1]);
+    figure->raw_what = "raw ZeroMQ";
+    bench_judge_ratio(figure, "<= 1.3 x", 1.3, false);
+    free(rounds);
+    return code;
+}
+
+static trp_code do_sync(bench *b, void *arg, double *units, trp_error *err) {
+    trp_code code = TRP_OK;
+    for (int i = 0; i < SYNC_CALLS && code == TRP_OK; i++) {
+        code = bench_ask(b, b->echo, err);
+        (*units)++;
+    }
+    return code;
+}
+
+trp_code bench_sync(bench *b, bench_figure *figure, trp_error *err) {
+    trp_code code = bench_floor(b, err);
+    code = code == TRP_OK ? bench_compare(b, figure, do_sync, bench_raw_trips, NULL, err) : code;
+    figure->raw_what = "raw ZeroMQ";
+    bench_judge_ratio(figure, ">= 0.77 x", 0.77, true);
+    return code;
+}
+
+/* ---- A thousand under way all the time ---- */
 
 static trp_code finish_one(bench *b, trp_ref ref, trp_error *err) {
     trp_bytes value;
-    trp_code code = trp_get(b->rt, ref, WAIT_MS, &value, err);
+    trp_code code = trp_get(b->rt, ref, BENCH_WAIT_MS, &value, err);
     trp_ref_release(b->rt, ref);
     return code;
 }
 
-static trp_code time_pipeline(bench *b, size_t size, bench_samples *rounds, trp_error *err) {
+static trp_code do_window(bench *b, void *arg, double *units, trp_error *err) {
     static trp_ref refs[WINDOW];
-    double start_us = bench_now_us();
+    size_t size = *(const size_t *)arg;
     trp_code code = TRP_OK;
     for (size_t sent = 0, received = 0; received < PIPELINE_CALLS && code == TRP_OK;) {
         if (sent < PIPELINE_CALLS && sent - received < WINDOW) {
@@ -66,61 +91,108 @@ static trp_code time_pipeline(bench *b, size_t size, bench_samples *rounds, trp_
             received++;
         }
     }
-    bench_add(rounds, PIPELINE_CALLS / ((bench_now_us() - start_us) / 1e6));
+    *units += PIPELINE_CALLS;
     return code;
 }
 
-typedef struct call_rounds {
-    bench_samples sync, raw_sync;
-    bench_samples pipeline[2], raw_pipeline[2]; /* small, large */
-} call_rounds;
-
-static trp_code measure_round(bench *b, trpi_floor *floor, call_rounds *rounds, trp_error *err) {
-    static const size_t sizes[2] = {SMALL_BYTES, LARGE_BYTES};
-    trp_code code = bench_go_on(err);
-    code = code == TRP_OK ? time_raw_sync(floor, &rounds->raw_sync, err) : code;
-    code = code == TRP_OK ? time_sync(b, &rounds->sync, err) : code;
-    for (int i = 0; i < 2; i++) {
-        code = code == TRP_OK ? time_raw_pipeline(floor, sizes[i], &rounds->raw_pipeline[i], err)
-                              : code;
-        code = code == TRP_OK ? time_pipeline(b, sizes[i], &rounds->pipeline[i], err) : code;
-    }
-    return code;
+static trp_code raw_window(bench *b, void *arg, double *units, trp_error *err) {
+    *units += PIPELINE_CALLS;
+    return trpi_floor_pipeline(b->floor, *(const size_t *)arg, PIPELINE_CALLS, WINDOW, err);
 }
 
-static void report(bench *b, const char *what, const char *unit, bench_samples *troupe,
-                   bench_samples *raw) {
-    bench_figure *figure = bench_figure_add(b, what, unit);
-    figure->troupe = bench_median(troupe);
-    figure->raw = bench_median(raw);
+static trp_code measure_window(bench *b, bench_figure *figure, size_t size, trp_error *err) {
+    trp_code code = bench_floor(b, err);
+    code = code == TRP_OK ? bench_compare(b, figure, do_window, raw_window, &size, err) : code;
     figure->raw_what = "raw ZeroMQ";
-    if (unit[0] == 'u') {
-        bench_judge_ratio(figure, "<= 1.3 x", 1.3, false);
-    } else {
-        bench_judge_ratio(figure, ">= 0.6 x", 0.6, true);
-    }
+    bench_judge_ratio(figure, ">= 0.6 x", 0.6, true);
+    return code;
 }
 
-trp_code bench_calls(bench *b, trp_error *err) {
-    static call_rounds rounds; /* large, and used once */
-    char endpoint[256];
-    pid_t peer = 0;
-    trpi_floor *floor = NULL;
-    trp_code code = bench_peer_start(b, endpoint, sizeof(endpoint), &peer, err);
-    if (code == TRP_OK) {
-        code = trpi_floor_open(endpoint, WAIT_MS, &floor, err);
+trp_code bench_small_calls(bench *b, bench_figure *figure, trp_error *err) {
+    return measure_window(b, figure, SMALL_BYTES, err);
+}
+
+trp_code bench_large_calls(bench *b, bench_figure *figure, trp_error *err) {
+    return measure_window(b, figure, LARGE_BYTES, err);
+}
+
+/* ---- A thousand calls, then all their results ---- */
+
+static trp_code do_batch(bench *b, void *arg, double *units, trp_error *err) {
+    bench_order order = {
+        .deed = BENCH_CALL, .count = BATCH, .actor_count = 1, .actors = {*(const trp_actor *)arg}};
+    *units += BATCH;
+    return bench_drive(b->rt, &order, err);
+}
+
+static trp_code raw_batch(bench *b, void *arg, double *units, trp_error *err) {
+    *units += BATCH;
+    return trpi_floor_pipeline(b->floor, SMALL_BYTES, BATCH, BATCH, err);
+}
+
+static trp_code measure_batches(bench *b, bench_figure *figure, trp_actor actor, trp_error *err) {
+    trp_code code = bench_floor(b, err);
+    code = code == TRP_OK ? bench_compare(b, figure, do_batch, raw_batch, &actor, err) : code;
+    figure->raw_what = "raw ZeroMQ";
+    return code;
+}
+
+trp_code bench_async(bench *b, bench_figure *figure, trp_error *err) {
+    trp_code code = measure_batches(b, figure, b->echo, err);
+    bench_judge_ratio(figure, ">= 0.6 x", 0.6, true);
+    return code;
+}
+
+trp_code bench_concurrent(bench *b, bench_figure *figure, trp_error *err) {
+    trp_spawn_options options = {.max_concurrency = 16};
+    trp_actor actor;
+    trp_code code = bench_spawn(b, &options, &actor, err);
+    if (code != TRP_OK) {
+        return code;
     }
-    for (int round = 0; round < BENCH_ROUNDS && code == TRP_OK; round++) {
-        code = measure_round(b, floor, &rounds, err);
+    code = measure_batches(b, figure, actor, err);
+    return code == TRP_OK ? trp_kill(b->rt, actor, false, err) : code;
+}
+
+/* ---- Waiting for one of a thousand, a thousand times ---- */
+
+/* Takes the first that is done out of the list, as ray.wait() does. */
+static trp_code take_one(bench *b, trp_ref *refs, size_t *count, bool *done, trp_error *err) {
+    trp_code code = trp_wait(b->rt, refs, *count, 1, BENCH_WAIT_MS, done, err);
+    for (size_t i = 0; i < *count && code == TRP_OK; i++) {
+        if (done[i]) {
+            trp_ref_release(b->rt, refs[i]);
+            refs[i] = refs[--*count];
+            return TRP_OK;
+        }
     }
-    if (code == TRP_OK) {
-        report(b, "call of 16 bytes, there and back, p50", "us", &rounds.sync, &rounds.raw_sync);
-        report(b, "calls of 16 bytes, 1000 under way", "/s", &rounds.pipeline[0],
-               &rounds.raw_pipeline[0]);
-        report(b, "calls of 1 KiB, 1000 under way", "/s", &rounds.pipeline[1],
-               &rounds.raw_pipeline[1]);
+    return code == TRP_OK ? trpi_fail(err, TRP_ETIMEOUT, "a call was not answered") : code;
+}
+
+static trp_code do_wait(bench *b, void *arg, double *units, trp_error *err) {
+    static trp_ref refs[BATCH];
+    static bool done[BATCH];
+    size_t count = 0;
+    trp_code code = TRP_OK;
+    while (count < BATCH && code == TRP_OK) {
+        code = trp_call(b->rt, b->echo, "ok", (trp_bytes){NULL, 0}, 0, &refs[count], err);
+        count += code == TRP_OK;
     }
-    trpi_floor_close(floor);
-    bench_peer_end(peer);
+    while (count > 0 && code == TRP_OK) {
+        code = take_one(b, refs, &count, done, err);
+    }
+    (*units)++;
+    return code;
+}
+
+static trp_code raw_wait(bench *b, void *arg, double *units, trp_error *err) {
+    (*units)++;
+    return trpi_floor_pipeline(b->floor, SMALL_BYTES, BATCH, BATCH, err);
+}
+
+trp_code bench_wait(bench *b, bench_figure *figure, trp_error *err) {
+    trp_code code = bench_floor(b, err);
+    code = code == TRP_OK ? bench_compare(b, figure, do_wait, raw_wait, NULL, err) : code;
+    figure->raw_what = "1000 raw messages";
     return code;
 }

@@ -7,8 +7,7 @@
 #include "core/sys/file.h"
 #include "core/sys/host.h"
 
-/* A line of /proc/PID/FILE that is in kB, in MB of 10^6 bytes; 0 when the process is not here. */
-static double memory_mb(int64_t pid, const char *file, const char *key) {
+double bench_memory_mb(int64_t pid, const char *file, const char *key) {
     char path[64];
     trp_buf text = {0};
     double result = 0;
@@ -21,48 +20,72 @@ static double memory_mb(int64_t pid, const char *file, const char *key) {
     return result;
 }
 
-static void report(bench *b, const char *what, int64_t pid, const char *target, double limit) {
-    double value = memory_mb(pid, "status", "VmRSS:");
-    if (value > 0) {
-        bench_figure *figure = bench_figure_add(b, what, "MB");
-        figure->troupe = value;
-        bench_judge_value(figure, target, limit);
+trp_code bench_daemons(bench *b, int64_t *ret_head, int64_t *ret_node, trp_error *err) {
+    char host_id[160];
+    json_t *status = NULL;
+    trp_code code = trpi_query(b->rt, "status", &status, err);
+    if (code != TRP_OK) {
+        return code;
     }
+    json_t *node = json_array_get(json_object_get(status, "nodes"), 0);
+    const char *where = json_string_value(json_object_get(node, "host_id"));
+    trpi_host_id(host_id, sizeof(host_id));
+    *ret_head = *ret_node = 0;
+    if (where != NULL && strcmp(where, host_id) == 0) {
+        *ret_head = json_integer_value(json_object_get(status, "pid"));
+        *ret_node = json_integer_value(json_object_get(node, "pid"));
+    }
+    json_decref(status);
+    return TRP_OK;
+}
+
+static void report(bench_figure *figure, int64_t pid, const char *target, double limit) {
+    figure->troupe = pid > 0 ? bench_memory_mb(pid, "status", "VmRSS:") : 0;
+    bench_judge_value(figure, target, limit, false);
+}
+
+trp_code bench_memory_head(bench *b, bench_figure *figure, trp_error *err) {
+    int64_t head = 0, node = 0;
+    trp_code code = bench_daemons(b, &head, &node, err);
+    report(figure, head, "< 20 MB", 20);
+    return code;
+}
+
+trp_code bench_memory_node(bench *b, bench_figure *figure, trp_error *err) {
+    int64_t head = 0, node = 0;
+    trp_code code = bench_daemons(b, &head, &node, err);
+    report(figure, node, "< 10 MB", 10);
+    return code;
+}
+
+/* A fresh one: the other has served all the calls. */
+static trp_code idle_worker(bench *b, trp_actor *ret_actor, int64_t *ret_pid, trp_error *err) {
+    int64_t head = 0, node = 0;
+    trp_actor_info info;
+    trp_code code = bench_daemons(b, &head, &node, err);
+    code = code == TRP_OK ? bench_spawn(b, NULL, ret_actor, err) : code;
+    code = code == TRP_OK ? trp_actor_wait_alive(b->rt, *ret_actor, BENCH_WAIT_MS, err) : code;
+    code = code == TRP_OK ? trp_actor_get_info(b->rt, *ret_actor, &info, err) : code;
+    if (code == TRP_OK) {
+        *ret_pid = node > 0 ? info.pid : 0;
+    }
+    return code;
+}
+
+trp_code bench_memory_worker(bench *b, bench_figure *figure, trp_error *err) {
+    trp_actor actor;
+    int64_t pid = 0;
+    trp_code code = idle_worker(b, &actor, &pid, err);
+    report(figure, pid, "< 5 MB", 5);
+    return code == TRP_OK ? trp_kill(b->rt, actor, false, err) : code;
 }
 
 /* Most of what is resident are pages of libraries, which all processes share: what another worker
  * costs is its part of them, and what it has written. */
-static void report_own(bench *b, int64_t pid) {
-    double value = memory_mb(pid, "smaps_rollup", "\nPss:");
-    if (value > 0) {
-        bench_figure_add(b, "... with its part of what is shared (Pss)", "MB")->troupe = value;
-    }
-}
-
-trp_code bench_memory(bench *b, trp_error *err) {
-    char host_id[160];
-    json_t *status = NULL;
-    trp_actor_info info;
-    trp_actor idle = {0}; /* a fresh one: the other has served all the calls */
-    trp_code code = trpi_query(b->rt, "status", &status, err);
-    if (code == TRP_OK) {
-        code = trp_spawn(b->rt, "bench", (trp_bytes){NULL, 0}, NULL, &idle, err);
-    }
-    code = code == TRP_OK ? trp_actor_wait_alive(b->rt, idle, 30000, err) : code;
-    code = code == TRP_OK ? trp_actor_get_info(b->rt, idle, &info, err) : code;
-    if (code == TRP_OK) {
-        json_t *node = json_array_get(json_object_get(status, "nodes"), 0);
-        const char *where = json_string_value(json_object_get(node, "host_id"));
-        trpi_host_id(host_id, sizeof(host_id));
-        if (where != NULL && strcmp(where, host_id) == 0) {
-            report(b, "resident memory, head", json_integer_value(json_object_get(status, "pid")),
-                   "< 20 MB", 20);
-            report(b, "resident memory, node daemon",
-                   json_integer_value(json_object_get(node, "pid")), "< 10 MB", 10);
-            report(b, "resident memory, idle worker", info.pid, "< 5 MB", 5);
-            report_own(b, info.pid);
-        }
-    }
-    json_decref(status);
-    return code;
+trp_code bench_memory_share(bench *b, bench_figure *figure, trp_error *err) {
+    trp_actor actor;
+    int64_t pid = 0;
+    trp_code code = idle_worker(b, &actor, &pid, err);
+    figure->troupe = pid > 0 ? bench_memory_mb(pid, "smaps_rollup", "\nPss:") : 0;
+    return code == TRP_OK ? trp_kill(b->rt, actor, false, err) : code;
 }

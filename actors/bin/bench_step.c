@@ -14,13 +14,14 @@
 #include "core/sys/process.h"
 
 #define PROGRAM "troupe-step-bench"
-#define STEPS "11"
+#define STEPS 11
 #define WAIT_MS 60000
 
 /* It lies beside this program. */
-static trp_code start(int out, pid_t *ret_pid, trp_error *err) {
-    char exe[1024 + sizeof(PROGRAM)];
-    const char *argv[] = {PROGRAM, "--quickstart", STEPS, NULL};
+static trp_code start(size_t steps, int out, pid_t *ret_pid, trp_error *err) {
+    char exe[1024 + sizeof(PROGRAM)], count[24];
+    const char *argv[] = {PROGRAM, "--quickstart", count, NULL};
+    trpi_format(count, sizeof(count), "%zu", steps);
     trp_code code = trpi_host_exe(exe, sizeof(exe) - sizeof(PROGRAM), err);
     if (code != TRP_OK) {
         return code;
@@ -59,14 +60,14 @@ static trp_code read_answer(int fd, char *text, size_t size, trp_error *err) {
     return code;
 }
 
-static trp_code measure(double *ret_step, double *ret_products, trp_error *err) {
+static trp_code measure(size_t steps, double *ret_step, double *ret_products, trp_error *err) {
     int pipes[2];
     pid_t pid = 0;
     char text[64];
     if (pipe2(pipes, O_CLOEXEC) != 0) {
         return trpi_fail(err, TRP_EBUSY, "pipe: %s", strerror(errno));
     }
-    trp_code code = start(pipes[1], &pid, err);
+    trp_code code = start(steps, pipes[1], &pid, err);
     close(pipes[1]);
     if (code == TRP_OK) {
         code = read_answer(pipes[0], text, sizeof(text), err);
@@ -80,15 +81,7 @@ static trp_code measure(double *ret_step, double *ret_products, trp_error *err) 
     return code == TRP_OK ? code : trpi_context(err, code, PROGRAM);
 }
 
-trp_code bench_step(bench *b, trp_error *err) {
-    double step = 0, products = 0;
-    trp_code code = measure(&step, &products, err);
-    if (code == TRP_OK) {
-        bench_figure *figure =
-            bench_figure_add(b, "step of the quickstart's model, 2 ranks, ZeRO 3, p50", "ms");
-        figure->troupe = step;
-        figure->raw = products;
-        figure->raw_what = "its matrix products";
-    }
-    return code;
+trp_code bench_step(bench *b, bench_figure *figure, trp_error *err) {
+    figure->raw_what = "its matrix products";
+    return measure(bench_trials(b, 3, STEPS), &figure->troupe, &figure->raw, err);
 }

@@ -9,6 +9,7 @@
 
 struct trpi_floor {
     void *context, *socket;
+    size_t peers;
 };
 
 static trp_code failed(trp_error *err, const char *what) {
@@ -44,7 +45,9 @@ void trpi_floor_close(trpi_floor *floor) {
         if (floor->socket != NULL) {
             int linger_ms = 1000;
             (void)zmq_setsockopt(floor->socket, ZMQ_LINGER, &linger_ms, sizeof(linger_ms));
-            (void)zmq_send(floor->socket, "", 0, ZMQ_DONTWAIT);
+            for (size_t i = 0; i < floor->peers; i++) {
+                (void)zmq_send(floor->socket, "", 0, ZMQ_DONTWAIT);
+            }
         }
         close_socket(floor);
         free(floor);
@@ -90,7 +93,7 @@ static trp_code send_one(trpi_floor *floor, size_t size, trp_error *err) {
     return zmq_send(floor->socket, zeros, size, 0) >= 0 ? TRP_OK : failed(err, "send");
 }
 
-static trp_code receive_one(trpi_floor *floor, trp_error *err) {
+trp_code trpi_floor_receive(trpi_floor *floor, trp_error *err) {
     char data[MESSAGE_MAX];
     return zmq_recv(floor->socket, data, sizeof(data), 0) >= 0 ? TRP_OK : failed(err, "receive");
 }
@@ -98,7 +101,7 @@ static trp_code receive_one(trpi_floor *floor, trp_error *err) {
 trp_code trpi_floor_round_trip(trpi_floor *floor, size_t size, trp_error *err) {
     TRP_ASSERT(size > 0 && size <= MESSAGE_MAX);
     trp_code code = send_one(floor, size, err);
-    return code == TRP_OK ? receive_one(floor, err) : code;
+    return code == TRP_OK ? trpi_floor_receive(floor, err) : code;
 }
 
 trp_code trpi_floor_pipeline(trpi_floor *floor, size_t size, size_t count, size_t window,
@@ -110,27 +113,41 @@ trp_code trpi_floor_pipeline(trpi_floor *floor, size_t size, size_t count, size_
             code = send_one(floor, size, err);
             sent++;
         } else {
-            code = receive_one(floor, err);
+            code = trpi_floor_receive(floor, err);
             received++;
         }
     }
     return code;
 }
 
-trp_code trpi_floor_open(const char *endpoint, uint64_t timeout_ms, trpi_floor **ret_floor,
-                         trp_error *err) {
+static trp_code connect_all(trpi_floor *floor, const char *const *endpoints, size_t count,
+                            trp_error *err) {
+    for (; floor->peers < count; floor->peers++) {
+        if (zmq_connect(floor->socket, endpoints[floor->peers]) != 0) {
+            return failed(err, "connect");
+        }
+    }
+    trp_code code = TRP_OK;
+    for (size_t i = 0; i < count && code == TRP_OK; i++) {
+        code = send_one(floor, 1, err);
+    }
+    for (size_t i = 0; i < count && code == TRP_OK; i++) {
+        code = trpi_floor_receive(floor, err);
+    }
+    return code;
+}
+
+trp_code trpi_floor_open(const char *const *endpoints, size_t count, uint64_t timeout_ms,
+                         trpi_floor **ret_floor, trp_error *err) {
     trpi_floor *floor = trpi_alloc(sizeof(*floor));
     /* The peer may not have bound yet: try again often, as starts are timed by this. */
     int retry_ms = 1;
     trp_code code = TRP_OK;
     if (!open_socket(floor, ZMQ_DEALER, (int)TRPI_MIN(timeout_ms, (uint64_t)INT_MAX)) ||
-        zmq_setsockopt(floor->socket, ZMQ_RECONNECT_IVL, &retry_ms, sizeof(retry_ms)) != 0 ||
-        zmq_connect(floor->socket, endpoint) != 0) {
-        code = failed(err, "connect");
+        zmq_setsockopt(floor->socket, ZMQ_RECONNECT_IVL, &retry_ms, sizeof(retry_ms)) != 0) {
+        code = failed(err, "open");
     }
-    if (code == TRP_OK) {
-        code = trpi_floor_round_trip(floor, 1, err);
-    }
+    code = code == TRP_OK ? connect_all(floor, endpoints, count, err) : code;
     if (code != TRP_OK) {
         close_socket(floor);
         free(floor);
@@ -138,4 +155,51 @@ trp_code trpi_floor_open(const char *endpoint, uint64_t timeout_ms, trpi_floor *
     }
     *ret_floor = floor;
     return TRP_OK;
+}
+
+/* ---- A client that is told ---- */
+
+trp_code trpi_floor_tell(trpi_floor *floor, const trpi_floor_drive *drive, trp_error *err) {
+    return zmq_send(floor->socket, drive, sizeof(*drive), 0) >= 0 ? TRP_OK : failed(err, "send");
+}
+
+/* One order, or a first message that only asks whether anybody is there. */
+static trp_code obey(void *socket, trpi_floor *targets, bool *ret_over, trp_error *err) {
+    char id[256];
+    trpi_floor_drive drive;
+    int id_size = zmq_recv(socket, id, sizeof(id), 0);
+    int size = id_size < 0 ? -1 : zmq_recv(socket, &drive, sizeof(drive), 0);
+    trp_code code = TRP_OK;
+    *ret_over = size == 0;
+    if (size <= 0) {
+        return size == 0 || errno == EINTR ? TRP_OK : failed(err, "receive");
+    }
+    if (size == (int)sizeof(drive)) {
+        code = drive.size > 0 && drive.size <= MESSAGE_MAX
+                   ? trpi_floor_pipeline(targets, drive.size, drive.count, drive.window, err)
+                   : trpi_fail(err, TRP_EINVALID, "raw ZeroMQ: messages of %llu bytes",
+                               (unsigned long long)drive.size);
+    }
+    if (code == TRP_OK && (zmq_send(socket, id, (size_t)id_size, ZMQ_SNDMORE) < 0 ||
+                           zmq_send(socket, "", 1, 0) < 0)) {
+        code = failed(err, "send");
+    }
+    return code;
+}
+
+trp_code trpi_floor_serve_drive(const char *endpoint, const char *const *targets, size_t count,
+                                uint64_t timeout_ms, trp_error *err) {
+    trpi_floor own = {0}, *driven = NULL;
+    bool over = false;
+    trp_code code = trpi_floor_open(targets, count, timeout_ms, &driven, err);
+    if (code == TRP_OK &&
+        (!open_socket(&own, ZMQ_ROUTER, -1) || zmq_bind(own.socket, endpoint) != 0)) {
+        code = failed(err, "bind");
+    }
+    while (code == TRP_OK && !over) {
+        code = obey(own.socket, driven, &over, err);
+    }
+    close_socket(&own);
+    trpi_floor_close(driven);
+    return code;
 }
