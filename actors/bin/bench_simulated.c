@@ -284,6 +284,9 @@ trp_code bench_simulated(bench *b, uint64_t nodes, trp_error *err) {
         for (size_t i = 0; i < TRPI_COUNTOF(sizes); i++) {
             bench_figure *figure = bench_figure_add(b, &rows[row]);
             figure->troupe = values[i][row];
+            if (row == ROW_GROUP) {
+                bench_judge_value(figure, ">= 500 /s", 500, true);
+            }
             trpi_format(figure->note, sizeof(figure->note), "%" PRIu64 " nodes, %" PRIu64 " actors",
                         sizes[i], sizes[i] * per_node);
             if (i > 0) {
