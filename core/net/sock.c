@@ -2,6 +2,7 @@
 #include "core/net/sock.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,7 @@
 #define RECONNECT_MS 20
 #define RECONNECT_MAX_MS 500
 #define POLL_MAX 16
+#define NS_PER_MS UINT64_C(1000000)
 
 struct trpi_net {
     void *context;
@@ -287,6 +289,12 @@ static uint64_t first_wake(const trpi_poll_item *items, size_t count) {
     return wake_ns;
 }
 
+/* Rounded up, or the last millisecond would be spent spinning. */
+static int ms_until(uint64_t until_ns, uint64_t now_ns) {
+    uint64_t left_ms = until_ns > now_ns ? (until_ns - now_ns - 1) / NS_PER_MS + 1 : 0;
+    return until_ns == UINT64_MAX ? -1 : (int)TRPI_MIN(left_ms, (uint64_t)INT_MAX);
+}
+
 trp_code trpi_poll(trpi_poll_item *items, size_t count, int timeout_ms) {
     struct pollfd fds[POLL_MAX];
     TRP_ASSERT(count <= POLL_MAX);
@@ -295,20 +303,21 @@ trp_code trpi_poll(trpi_poll_item *items, size_t count, int timeout_ms) {
         fds[i] = (struct pollfd){.fd = sock != NULL ? sock->fd : items[i].fd, .events = POLLIN};
         items[i].ready = sock != NULL && !sock->is_drained && has_input(sock);
     }
-    uint64_t deadline_ns = timeout_ms < 0 ? UINT64_MAX : trpi_deadline_ns((uint64_t)timeout_ms);
+    uint64_t now_ns = trpi_now_ns();
+    uint64_t deadline_ns = timeout_ms < 0 ? UINT64_MAX : now_ns + (uint64_t)timeout_ms * NS_PER_MS;
     for (;;) {
-        uint64_t wake_ns = first_wake(items, count);
-        if (wake_ns != UINT64_MAX) {
-            tend_links(items, count, trpi_now_ns());
-            wake_ns = first_wake(items, count);
+        if (now_ns >= first_wake(items, count)) {
+            tend_links(items, count, now_ns);
         }
         /* What is ready need not wait; the others are still looked at. */
-        int wait_ms = any_ready(items, count) ? 0 : trpi_left_ms(TRPI_MIN(deadline_ns, wake_ns));
+        uint64_t until_ns = TRPI_MIN(deadline_ns, first_wake(items, count));
+        int wait_ms = any_ready(items, count) ? 0 : ms_until(until_ns, now_ns);
         int news = wait_for_news(items, fds, count, wait_ms);
         if (any_ready(items, count)) {
             return TRP_OK;
         }
-        if (news < 0 || (news == 0 && trpi_now_ns() >= deadline_ns)) {
+        now_ns = trpi_now_ns();
+        if (news < 0 || (news == 0 && now_ns >= deadline_ns)) {
             return TRP_ETIMEOUT;
         }
     }

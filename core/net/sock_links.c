@@ -176,8 +176,8 @@ bool trpi_sock_link_take(trpi_sock *sock, trp_bytes peer, const trpi_stamp *stam
     if (linked == NULL && (linked = accept_first(sock, peer, stamp)) == NULL) {
         return false;
     }
-    uint64_t now_ns = trpi_now_ns();
     const trpi_link_times *times = &sock->links.times;
+    uint64_t now_ns = trpi_link_is_in_turn(&linked->link, stamp, times) ? 0 : trpi_now_ns();
     trpi_link_verdict verdict = trpi_link_take(&linked->link, stamp, bytes, now_ns, times, &work);
     if (verdict == TRPI_LINK_REOPENED) {
         accept_link(sock, linked, stamp);

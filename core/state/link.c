@@ -169,6 +169,12 @@ static trpi_link_verdict take_data(trpi_link *link, const trpi_stamp *stamp, siz
     return TRPI_LINK_DELIVER;
 }
 
+bool trpi_link_is_in_turn(const trpi_link *link, const trpi_stamp *stamp,
+                          const trpi_link_times *times) {
+    return stamp->kind == TRPI_LINK_DATA && ahead(stamp->seq, link->expected) == 0 &&
+           !stamp->has_gap && link->step_ns <= times->probe_ns;
+}
+
 trpi_link_verdict trpi_link_take(trpi_link *link, const trpi_stamp *stamp, size_t bytes,
                                  uint64_t now_ns, const trpi_link_times *times,
                                  trpi_link_work *ret_work) {

@@ -107,6 +107,9 @@ typedef struct trpi_link_work {
     bool must_repeat;   /* send all that is kept again */
 } trpi_link_work;
 
+/* Whether it is DATA as it should be, for which trpi_link_take() need not know the time. */
+bool trpi_link_is_in_turn(const trpi_link *link, const trpi_stamp *stamp,
+                          const trpi_link_times *times);
 /* bytes: of DATA, to know how much is owed. */
 trpi_link_verdict trpi_link_take(trpi_link *link, const trpi_stamp *stamp, size_t bytes,
                                  uint64_t now_ns, const trpi_link_times *times,

@@ -30,7 +30,8 @@ typedef struct pair {
 } pair;
 
 static trpi_link_verdict take(pair *p, trpi_link *link, const trpi_stamp *stamp) {
-    trpi_link_verdict verdict = trpi_link_take(link, stamp, 10, p->now_ns, &times, &p->work);
+    uint64_t now_ns = trpi_link_is_in_turn(link, stamp, &times) ? 0 : p->now_ns;
+    trpi_link_verdict verdict = trpi_link_take(link, stamp, 10, now_ns, &times, &p->work);
     assert_null(trpi_link_check(link));
     return verdict;
 }
