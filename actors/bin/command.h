@@ -17,13 +17,27 @@ int trpi_command_node(int argc, char **argv); /* hidden */
 int trpi_command_stop(int argc, char **argv);
 int trpi_command_status(int argc, char **argv);
 int trpi_command_list(int argc, char **argv);
+int trpi_command_get(int argc, char **argv);
+int trpi_command_summary(int argc, char **argv);
 int trpi_command_logs(int argc, char **argv);
 int trpi_command_kill(int argc, char **argv);
+int trpi_command_drain(int argc, char **argv);
+int trpi_command_health(int argc, char **argv);
+int trpi_command_completion(int argc, char **argv);
+int trpi_command_complete_ids(int argc, char **argv); /* hidden: completion's script asks */
 int trpi_command_submit(int argc, char **argv);
 int trpi_command_jobs(int argc, char **argv);
 int trpi_command_config(int argc, char **argv);
 int trpi_command_bench(int argc, char **argv);
 int trpi_command_bench_peer(int argc, char **argv); /* hidden */
+
+typedef struct trpi_subcommand {
+    const char *name;
+    const char *summary; /* NULL: hidden */
+    int (*run)(int argc, char **argv);
+} trpi_subcommand;
+extern const trpi_subcommand trpi_subcommands[];
+extern const size_t trpi_subcommand_count;
 
 /* The actor types that `troupe bench` spawns: their workers run this program too. */
 extern const trp_actor_type *const trpi_bench_types[];
@@ -35,11 +49,12 @@ extern const trp_actor_type *const trpi_bench_types[];
             &(address), NULL                                                                       \
     }
 #define TRPI_OPTION_FORMAT(format)                                                                 \
-    { "--format", "table|json", "how to print", &(format), NULL }
+    { "--format", "table|json", "how to print (default: table)", &(format), NULL }
 
 /* ---- connect.c ---- */
 
-/* Connects as a tool. `address` is a flag's value or NULL. */
+/* Connects as a tool. `address` is a flag's value or NULL. TRP_EDISCONNECTED: no head answers
+ * there; TRP_EINVALID: where? */
 TRP_CHECKED trp_code trpi_connect(const char *address, trp_runtime **ret_runtime, trp_error *err);
 /* The head's answer to LIST_QUERY; free with json_decref(). */
 TRP_CHECKED trp_code trpi_query(trp_runtime *rt, const char *what, json_t **ret_json,
@@ -47,6 +62,11 @@ TRP_CHECKED trp_code trpi_query(trp_runtime *rt, const char *what, json_t **ret_
 /* The same with a connection for this one question. */
 TRP_CHECKED trp_code trpi_query_once(const char *address, const char *what, json_t **ret_json,
                                      trp_error *err);
+/* Without an address, and for somebody who is typing: no answer within 300 ms is an error. */
+TRP_CHECKED trp_code trpi_query_quickly(const char *what, json_t **ret_json, trp_error *err);
+/* One row of "nodes", "actors", ...; free with json_decref(). TRP_ENOTFOUND. list.c */
+TRP_CHECKED trp_code trpi_find_row(trp_runtime *rt, const char *kind, uint64_t id, json_t **ret_row,
+                                   trp_error *err);
 /* "7", "a7" or a name. TRP_EINVALID when several living actors have the name. */
 TRP_CHECKED trp_code trpi_find_actor(trp_runtime *rt, const char *word, trp_actor *ret_actor,
                                      trp_error *err);

@@ -32,6 +32,7 @@ int trpi_command_config(int argc, char **argv) {
                               .summary = "Prints every setting, its value and where it comes from.",
                               .details = "A setting is changed by the environment variable of its "
                                          "name, in the process that reads it.",
+                              .example = "TROUPE_LOG_FILES=20 troupe config",
                               .options = options,
                               .option_count = TRPI_COUNTOF(options)};
     int exit_code = TRPI_EXIT_OK;

@@ -8,24 +8,34 @@
 
 /* A head answers in milliseconds. Programs may be started before it and wait longer; who types a
  * command looks at the screen. */
-enum { LOOK_TIMEOUT_MS = 2000 };
+enum { LOOK_TIMEOUT_MS = 2000, TYPING_TIMEOUT_MS = 300 };
 
 static uint64_t connect_timeout_ms(void) {
     bool chosen = strcmp(trpi_config_origin(TRPI_CONFIG_CONNECT_TIMEOUT_MS), "default") != 0;
     return chosen ? trpi_config(TRPI_CONFIG_CONNECT_TIMEOUT_MS) : LOOK_TIMEOUT_MS;
 }
 
-trp_code trpi_connect(const char *address, trp_runtime **ret_runtime, trp_error *err) {
+static trp_code connect_within(const char *address, uint64_t timeout_ms, trp_runtime **ret_runtime,
+                               trp_error *err) {
     char chosen[128];
     trp_code code = trpi_client_address(address, chosen, sizeof(chosen), err);
     if (code != TRP_OK) {
         return code;
     }
-    trpi_client_options options = {.address = chosen,
-                                   .kind = "tool",
-                                   .job = "troupe",
-                                   .connect_timeout_ms = connect_timeout_ms()};
-    return trpi_client_open(&options, ret_runtime, err);
+    trpi_client_options options = {
+        .address = chosen, .kind = "tool", .job = "troupe", .connect_timeout_ms = timeout_ms};
+    code = trpi_client_open(&options, ret_runtime, err);
+    if (code == TRP_ETIMEOUT) { /* nobody is there, which is worth an exit code of its own */
+        code = TRP_EDISCONNECTED;
+        if (err != NULL) {
+            err->code = code;
+        }
+    }
+    return code;
+}
+
+trp_code trpi_connect(const char *address, trp_runtime **ret_runtime, trp_error *err) {
+    return connect_within(address, connect_timeout_ms(), ret_runtime, err);
 }
 
 static trp_code take_json(const trpi_msg *reply, json_t **ret_json, trp_error *err) {
@@ -60,6 +70,16 @@ trp_code trpi_query_once(const char *address, const char *what, json_t **ret_jso
         code = trpi_query(rt, what, ret_json, err);
     }
     trpi_client_close(&rt, true);
+    return code;
+}
+
+trp_code trpi_query_quickly(const char *what, json_t **ret_json, trp_error *err) {
+    trp_runtime *rt = NULL;
+    trp_code code = connect_within(NULL, TYPING_TIMEOUT_MS, &rt, err);
+    if (code == TRP_OK) {
+        code = trpi_query(rt, what, ret_json, err);
+    }
+    trpi_client_close(&rt, false);
     return code;
 }
 

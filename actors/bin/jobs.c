@@ -59,30 +59,23 @@ int trpi_job_exit_code(json_t *row) {
 /* ---- List ---- */
 
 static const trpi_column columns[] = {
-    {"JOB", "id", "j"},         {"STATE", "state", NULL},       {"NAME", "name", NULL},
-    {"EXIT", "exit", NULL},     {"DURATION", "duration", NULL}, {"NODE", "node", "n"},
-    {"PID", "pid", NULL},       {"ACTORS", "actors", NULL},     {"COMMAND", "command", NULL},
+    {"JOB", "id", "j"},
+    {"STATE", "state", NULL},
+    {"NAME", "name", NULL},
+    {"EXIT", "exit", NULL},
+    {"DURATION", "duration_s", NULL, TRPI_SECONDS},
+    {"NODE", "node", "n"},
+    {"PID", "pid", NULL},
+    {"ACTORS", "actors", NULL},
+    {"COMMAND", "command", NULL},
     {"REASON", "reason", NULL},
 };
-
-/* "12.3 s", "5 min", "3.2 h" */
-static void duration_text(double seconds, char *out, size_t size) {
-    if (seconds < 120) {
-        trpi_format(out, size, "%.1f s", seconds);
-    } else if (seconds < 2 * 3600) {
-        trpi_format(out, size, "%.0f min", seconds / 60);
-    } else {
-        trpi_format(out, size, "%.1f h", seconds / 3600);
-    }
-}
 
 /* Members that only the table shows. */
 static void prepare(json_t *row) {
     char text[512];
     json_t *word;
     size_t i, used = 0;
-    duration_text(json_number_value(json_object_get(row, "duration_s")), text, sizeof(text));
-    json_object_set_new(row, "duration", json_string(text));
     if (trpi_job_is_over(row)) {
         json_object_set_new(row, "exit", json_integer(trpi_job_exit_code(row)));
     }
@@ -195,23 +188,16 @@ typedef struct jobs_flags {
 } jobs_flags;
 
 static int check_flags(jobs_flags *flags) {
-    double seconds;
     if (!trpi_parse_format("jobs", flags->format, &flags->is_json)) {
         return TRPI_EXIT_USAGE;
     }
     flags->tail_bytes = TAIL_BYTES;
     if (flags->tail != NULL && !trpi_parse_size(flags->tail, &flags->tail_bytes)) {
-        return trpi_usage_error("jobs", "--tail: \"%s\" is no size", flags->tail);
+        return trpi_usage_error("jobs", "--tail: \"%s\" is no size, as 64KiB is", flags->tail);
     }
     flags->grace_ms = trpi_config(TRPI_CONFIG_STOP_GRACE_MS);
-    if (flags->grace != NULL) {
-        if (!trpi_parse_double(flags->grace, &seconds) || seconds < 0 || seconds > 1e6) {
-            return trpi_usage_error("jobs", "--grace: \"%s\" is no number of seconds",
-                                    flags->grace);
-        }
-        flags->grace_ms = (uint64_t)(seconds * 1000);
-    }
-    return TRPI_EXIT_OK;
+    return trpi_option_seconds("jobs", "--grace", flags->grace, &flags->grace_ms) ? TRPI_EXIT_OK
+                                                                                  : TRPI_EXIT_USAGE;
 }
 
 static int check_words(const char *const *words, uint64_t *ret_job) {
@@ -233,7 +219,7 @@ static int check_words(const char *const *words, uint64_t *ret_job) {
         return trpi_usage_error("jobs", "%s needs a job: troupe jobs %s j1", words[0], words[0]);
     }
     if (!trpi_parse_job(words[1], ret_job)) {
-        return trpi_usage_error("jobs", "\"%s\" is no job: they are called j1, j2, ...", words[1]);
+        return trpi_usage_error("jobs", "\"%s\" is no job; they are called j1, j2, ...", words[1]);
     }
     return TRPI_EXIT_OK;
 }
@@ -270,6 +256,7 @@ int trpi_command_jobs(int argc, char **argv) {
                               .summary = "Lists submitted jobs, or shows, prints or stops one.",
                               .details = "stop: SIGTERM to all of the job's processes on its node; "
                                          "its actors end with its driver.",
+                              .example = "troupe jobs logs j1 --follow",
                               .options = options,
                               .option_count = TRPI_COUNTOF(options),
                               .arguments_max = 2};

@@ -1,5 +1,6 @@
 #include "actors/bin/options.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -26,7 +27,18 @@ static void print_help(const trpi_usage *usage) {
         printf("  %-26s %s\n", left, option->help);
     }
     printf("  %-26s %s\n", "--help", "this text");
-    printf("\nexit codes: 0 done, 1 failed, 2 wrong usage\n");
+    if (usage->example != NULL) {
+        printf("\nexample:\n  %s\n", usage->example);
+    }
+    printf("\n%s\n", TRPI_EXIT_TEXT);
+}
+
+static trpi_usage_reader *usage_reader;
+static void *usage_reader_arg;
+
+void trpi_options_read(trpi_usage_reader *reader, void *arg) {
+    usage_reader = reader;
+    usage_reader_arg = arg;
 }
 
 int trpi_usage_error(const char *command, const char *format, ...) {
@@ -41,7 +53,9 @@ int trpi_usage_error(const char *command, const char *format, ...) {
 
 int trpi_failed(const char *command, const trp_error *err) {
     fprintf(stderr, "troupe %s: %s\n", command, err->message);
-    return TRPI_EXIT_FAILED;
+    return err->code == TRP_EDISCONNECTED ? TRPI_EXIT_UNREACHABLE
+           : err->code == TRP_EINVALID    ? TRPI_EXIT_USAGE
+                                          : TRPI_EXIT_FAILED;
 }
 
 /* ---- Parsing ---- */
@@ -107,6 +121,11 @@ bool trpi_options_parse(const trpi_usage *usage, int argc, char **argv, const ch
                         int *ret_exit) {
     size_t count = 0;
     bool is_behind = false; /* of what ends the options */
+    if (usage_reader != NULL) {
+        usage_reader(usage, usage_reader_arg);
+        *ret_exit = TRPI_EXIT_OK;
+        return false;
+    }
     for (int at = 0; at < argc; at++) {
         if (!is_behind && strcmp(argv[at], "--") == 0) {
             is_behind = true;
@@ -164,13 +183,29 @@ bool trpi_parse_size(const char *text, uint64_t *ret_bytes) {
     return true;
 }
 
-void trpi_size_text(uint64_t bytes, char *out, size_t size) {
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
-    double value = (double)bytes;
-    size_t unit = 0;
-    while (value >= 1024 && unit + 1 < TRPI_COUNTOF(units)) {
-        value /= 1024;
-        unit++;
+/* ---- Values ---- */
+
+bool trpi_option_seconds(const char *command, const char *option, const char *text,
+                         uint64_t *ret_ms) {
+    double seconds;
+    if (text == NULL) {
+        return true;
     }
-    trpi_format(out, size, unit == 0 || value >= 100 ? "%.0f %s" : "%.1f %s", value, units[unit]);
+    if (!trpi_parse_double(text, &seconds) || seconds < 0 || seconds > 1e6) {
+        (void)trpi_usage_error(command, "%s: \"%s\" is no number of seconds from 0 to 1000000",
+                               option, text);
+        return false;
+    }
+    *ret_ms = (uint64_t)(seconds * 1000);
+    return true;
+}
+
+bool trpi_option_number(const char *command, const char *option, const char *text, uint64_t max,
+                        uint64_t *ret_number) {
+    if (text != NULL && !trpi_parse_u64(text, max, ret_number)) {
+        (void)trpi_usage_error(command, "%s: \"%s\" is no whole number from 0 to %" PRIu64, option,
+                               text, max);
+        return false;
+    }
+    return true;
 }

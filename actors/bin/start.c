@@ -196,6 +196,7 @@ int trpi_command_start(int argc, char **argv) {
         .arguments = "",
         .summary = "Starts a head and a node on this host, or a node that joins a cluster.",
         .details = "  troupe start --head\n  troupe start --address 10.0.0.1:6390 --host 10.0.0.2",
+        .example = "troupe start --head --num-cpus 8",
         .options = options,
         .option_count = TRPI_COUNTOF(options)};
     started s = {.head.pidfd = -1, .node.pidfd = -1};

@@ -222,6 +222,7 @@ int trpi_command_stop(int argc, char **argv) {
         .summary = "Stops the heads and nodes that you started on this host, and what they run.",
         .details = "Where the head runs, its nodes on other hosts stop too. Nothing is found by "
                    "name: only processes\nthat the session directory names are touched.",
+        .example = "troupe stop --cluster 5f3a",
         .options = options,
         .option_count = TRPI_COUNTOF(options)};
     trp_error err;

@@ -179,6 +179,7 @@ int trpi_command_submit(int argc, char **argv) {
             "cluster. Ctrl-C ends the following, not the job. The exit code is the job's, or 128 "
             "+\n"
             "its signal.",
+        .example = "troupe submit --working-dir . --env EPOCHS=3 -- ./train_it --fast",
         .options = options,
         .option_count = TRPI_COUNTOF(options),
         .arguments_min = 1,

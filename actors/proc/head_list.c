@@ -6,7 +6,7 @@
 #include "core/base/json.h"
 #include "core/state/resources.h"
 
-static const char *const whats[] = {"status", "nodes", "actors", "groups", "jobs", "runs"};
+static const char *const whats[] = {"status", "nodes", "actors", "groups", "gangs", "jobs", "runs"};
 
 /* ---- Pieces. A value that memory was lacking for is left out: json_object_set_new() takes NULL
  * and does nothing. ---- */
@@ -72,10 +72,36 @@ static void set_node_resources(const trpi_cluster *cluster, json_t *row, uint64_
     json_object_set_new(row, "reserved", reserved);
 }
 
+/* What the node last said of itself; null before it said anything. */
+static json_t *stats_row(const trpi_msg_node_stats *stats, uint64_t when_ns, uint64_t now_ns) {
+    if (!stats) {
+        return json_null();
+    }
+    json_t *row = json_object();
+    set_number(row, "memory_total", (int64_t)stats->memory_total);
+    set_number(row, "memory_used", (int64_t)stats->memory_used);
+    set_number(row, "store_capacity", (int64_t)stats->store_capacity);
+    set_number(row, "store_used", (int64_t)stats->store_used);
+    set_number(row, "store_objects", (int64_t)stats->store_objects);
+    set_number(row, "workers", (int64_t)stats->workers);
+    set_number(row, "workers_idle", (int64_t)stats->workers_idle);
+    set_number(row, "memory_kills", (int64_t)stats->memory_kills);
+    set_seconds(row, "age_s", when_ns, now_ns);
+    return row;
+}
+
+static json_t *labels_of(const trpi_node_view *view) {
+    json_t *labels = json_array();
+    for (size_t i = 0; i < view->label_count; i++) {
+        json_array_append_new(labels, trpi_json_of_text(view->labels[i]));
+    }
+    return labels;
+}
+
 static json_t *node_row(const trpi_cluster *cluster, const trpi_node_view *view, uint64_t now_ns) {
     json_t *row = json_object();
     set_number(row, "id", (int64_t)view->id);
-    set_text(row, "state", view->living ? "alive" : "dead");
+    set_text(row, "state", !view->living ? "dead" : view->draining ? "draining" : "alive");
     set_number(row, "incarnation", (int64_t)view->incarnation);
     set_text(row, "name", view->name);
     set_text(row, "host", view->host);
@@ -87,6 +113,13 @@ static json_t *node_row(const trpi_cluster *cluster, const trpi_node_view *view,
     set_seconds(row, "heard_s", view->heard_ns, now_ns);
     set_bool(row, "expected", view->expected);
     set_text(row, "reason", view->reason);
+    set_bool(row, "draining", view->draining);
+    if (view->draining) {
+        set_text(row, "drain_reason", view->drain_reason);
+        json_object_set_new(row, "drain_left_s", json_real((double)view->drain_left_ms / 1000.0));
+    }
+    json_object_set_new(row, "labels", labels_of(view));
+    json_object_set_new(row, "stats", stats_row(view->stats, view->stats_ns, now_ns));
     if (view->living) {
         set_node_resources(cluster, row, view->id);
     } else {
@@ -120,6 +153,7 @@ static json_t *death_row(const trpi_death *death) {
     set_number(row, "exit_code", death->exit_code);
     set_bool(row, "final", death->is_final);
     set_text(row, "message", death->message);
+    set_text(row, "core", death->core);
     set_text(row, "stderr", death->stderr_tail);
     return row;
 }
@@ -138,11 +172,18 @@ static json_t *actor_row(const trpi_actor_view *view, uint64_t now_ns) {
     set_number(row, "pid", view->pid);
     set_number(row, "incarnation", (int64_t)view->incarnation);
     set_number(row, "restarts", view->restarts);
+    set_number(row, "restarts_counted", view->restarts_counted);
     set_number(row, "restarts_max", view->restarts_max);
+    set_number(row, "gang", (int64_t)view->gang);
     set_number(row, "group", (int64_t)view->group);
     set_number(row, "bundle", view->bundle);
     set_text(row, "resources", view->resources);
     set_text(row, "devices", view->devices);
+    set_text(row, "labels", view->labels);
+    set_bool(row, "exclusive", view->exclusive);
+    set_bool(row, "draining", view->draining);
+    set_number(row, "links", (int64_t)view->links);
+    set_number(row, "saved_bytes", (int64_t)view->saved_bytes);
     set_text(row, "waiting_for", view->waiting_for);
     set_seconds(row, "age_s", view->since_ns, now_ns);
     json_object_set_new(row, "death", death_row(view->death));
@@ -192,6 +233,33 @@ static json_t *list_groups(const trpi_cluster *cluster, uint64_t now_ns) {
     return rows;
 }
 
+static json_t *gang_row(const trpi_gang_view *view) {
+    json_t *row = json_object();
+    set_number(row, "id", (int64_t)view->id);
+    set_text(row, "name", view->name);
+    set_text(row, "state", view->over ? "over" : view->restarting ? "restarting" : "running");
+    set_lower(row, "policy", view->policy);
+    set_number(row, "members", (int64_t)view->members);
+    set_number(row, "running", (int64_t)view->running);
+    set_number(row, "restarts", view->restarts);
+    set_number(row, "restarts_max", view->restarts_max);
+    set_number(row, "job", (int64_t)view->job);
+    set_number(row, "owner", (int64_t)view->owner);
+    set_bool(row, "detached", view->detached);
+    set_text(row, "reason", view->reason);
+    return row;
+}
+
+static json_t *list_gangs(const trpi_cluster *cluster, uint64_t now_ns) {
+    json_t *rows = json_array();
+    trpi_gang_view view;
+    uint64_t id = 0;
+    while (trpi_cluster_next_gang(cluster, &id, &view)) {
+        json_array_append_new(rows, gang_row(&view));
+    }
+    return rows;
+}
+
 /* What only a submitted job has. */
 static void set_submission(json_t *row, const trpi_job_view *view, uint64_t now_ns) {
     if (!view->submitted) {
@@ -213,7 +281,8 @@ static json_t *job_row(const trpi_job_view *view, uint64_t now_ns) {
     set_number(row, "id", (int64_t)view->id);
     set_text(row, "name", view->name);
     set_text(row, "state", trpi_job_state_name(view->state));
-    json_object_set_new(row, "submitted", json_boolean(view->submitted));
+    set_bool(row, "submitted", view->submitted);
+    set_bool(row, "stopping", view->stopping);
     set_submission(row, view, now_ns);
     set_text(row, "namespace", view->namespace_name);
     set_text(row, "exe", view->exe);
@@ -230,22 +299,6 @@ static json_t *list_jobs(const trpi_cluster *cluster, uint64_t now_ns) {
     trpi_job_view view;
     uint64_t id = 0;
     while (trpi_cluster_next_job(cluster, &id, &view)) {
-        json_array_append_new(rows, job_row(&view, now_ns));
-    }
-    return rows;
-}
-
-/* "jobs/7": that one, or no row. Who follows a job asks ten times a second. */
-static json_t *list_job(const trpi_cluster *cluster, const char *number, uint64_t now_ns) {
-    json_t *rows = json_array();
-    trpi_job_view view;
-    uint64_t wanted;
-    if (!trpi_parse_u64(number, UINT64_MAX, &wanted) || wanted == 0) {
-        json_decref(rows);
-        return NULL;
-    }
-    uint64_t id = wanted - 1;
-    if (trpi_cluster_next_job(cluster, &id, &view) && view.id == wanted) {
         json_array_append_new(rows, job_row(&view, now_ns));
     }
     return rows;
@@ -317,6 +370,7 @@ static void add_demand(const trpi_cluster *cluster, bool groups, json_t *rows) {
         set_text(row, "what", groups ? "groups" : "actors");
         set_number(row, "first", (int64_t)view.first);
         set_text(row, "resources", view.resources);
+        set_text(row, "labels", view.labels);
         set_bool(row, "infeasible", view.infeasible);
         set_text(row, "why", view.why);
         json_array_append_new(rows, row);
@@ -329,8 +383,13 @@ static json_t *recent_deaths(const trpi_cluster *cluster, uint64_t now_ns) {
     uint64_t actor = 0, when_ns = 0;
     for (size_t i = 0; (death = trpi_cluster_recent_death(cluster, i, &actor, &when_ns)); i++) {
         json_t *row = json_object();
+        trpi_actor_view view;
         set_number(row, "actor", (int64_t)actor);
+        if (trpi_cluster_actor(cluster, actor, &view)) {
+            set_text(row, "what", view.name[0] ? view.name : view.type);
+        }
         set_seconds(row, "age_s", when_ns, now_ns);
+        set_number(row, "node", (int64_t)death->node);
         set_lower(row, "cause", cause_name(death->cause));
         set_bool(row, "final", death->is_final);
         set_text(row, "message", death->message);
@@ -349,8 +408,25 @@ static json_t *counts_row(const trpi_cluster *cluster, const trpi_head_facts *fa
     set_number(row, "subscriptions", (int64_t)counts.subscriptions);
     set_number(row, "kv_entries", (int64_t)counts.kv_entries);
     set_number(row, "kv_bytes", (int64_t)counts.kv_bytes);
+    set_number(row, "saved_bytes", (int64_t)counts.saved_bytes);
+    set_number(row, "links", (int64_t)counts.links);
+    set_number(row, "turns", (int64_t)counts.turns);
+    set_number(row, "memory_kills", (int64_t)counts.memory_kills);
     set_number(row, "bad_packets", (int64_t)facts->bad_packets);
     return row;
+}
+
+/* Those that run: what has ended is history, and `troupe list jobs` has it. */
+static json_t *running_jobs(const trpi_cluster *cluster, uint64_t now_ns) {
+    json_t *rows = json_array();
+    trpi_job_view view;
+    uint64_t id = 0;
+    while (trpi_cluster_next_job(cluster, &id, &view)) {
+        if (view.running) {
+            json_array_append_new(rows, job_row(&view, now_ns));
+        }
+    }
+    return rows;
 }
 
 static json_t *status(const trpi_cluster *cluster, const trpi_head_facts *facts) {
@@ -368,26 +444,83 @@ static json_t *status(const trpi_cluster *cluster, const trpi_head_facts *facts)
     add_demand(cluster, false, demand);
     json_object_set_new(row, "demand", demand);
     json_object_set_new(row, "deaths", recent_deaths(cluster, facts->now_ns));
+    json_object_set_new(row, "jobs", running_jobs(cluster, facts->now_ns));
+    json_object_set_new(row, "runs", list_runs(cluster, facts->now_ns));
     json_object_set_new(row, "counts", counts_row(cluster, facts));
     return row;
 }
 
+/* ---- One row ---- */
+
+static json_t *node_alone(const trpi_cluster *cluster, uint64_t id, uint64_t now_ns) {
+    trpi_node_view view;
+    uint64_t at = id - 1;
+    bool found = trpi_cluster_next_node(cluster, &at, &view) && view.id == id;
+    return found ? node_row(cluster, &view, now_ns) : NULL;
+}
+
+static json_t *actor_alone(const trpi_cluster *cluster, uint64_t id, uint64_t now_ns) {
+    trpi_actor_view view;
+    return trpi_cluster_actor(cluster, id, &view) ? actor_row(&view, now_ns) : NULL;
+}
+
+static json_t *group_alone(const trpi_cluster *cluster, uint64_t id, uint64_t now_ns) {
+    trpi_group_view view;
+    uint64_t at = id - 1;
+    bool found = trpi_cluster_next_group(cluster, &at, &view) && view.id == id;
+    return found ? group_row(cluster, &view) : NULL;
+}
+
+static json_t *gang_alone(const trpi_cluster *cluster, uint64_t id, uint64_t now_ns) {
+    trpi_gang_view view;
+    uint64_t at = id - 1;
+    bool found = trpi_cluster_next_gang(cluster, &at, &view) && view.id == id;
+    return found ? gang_row(&view) : NULL;
+}
+
+static json_t *job_alone(const trpi_cluster *cluster, uint64_t id, uint64_t now_ns) {
+    trpi_job_view view;
+    uint64_t at = id - 1;
+    bool found = trpi_cluster_next_job(cluster, &at, &view) && view.id == id;
+    return found ? job_row(&view, now_ns) : NULL;
+}
+
+typedef struct listing {
+    const char *what;
+    json_t *(*all)(const trpi_cluster *cluster, uint64_t now_ns);
+    json_t *(*alone)(const trpi_cluster *cluster, uint64_t id, uint64_t now_ns); /* NULL: no ids */
+} listing;
+
+static const listing listings[] = {
+    {"nodes", list_nodes, node_alone},    {"actors", list_actors, actor_alone},
+    {"groups", list_groups, group_alone}, {"gangs", list_gangs, gang_alone},
+    {"jobs", list_jobs, job_alone},       {"runs", list_runs, NULL},
+};
+
+/* "actors", or "actors/7": that one, or no row. Who follows one asks often, and of a large cluster.
+ */
 static json_t *rows_of(const trpi_cluster *cluster, const trpi_head_facts *facts,
                        const char *what) {
-    static json_t *(*const lists[])(const trpi_cluster *, uint64_t) = {
-        NULL, list_nodes, list_actors, list_groups, list_jobs, list_runs}; /* as in whats */
-    if (strcmp(what, whats[0]) == 0) {
-        return status(cluster, facts);
-    }
-    if (strncmp(what, "jobs/", 5) == 0) {
-        return list_job(cluster, what + 5, facts->now_ns);
-    }
-    for (size_t i = 1; i < TRPI_COUNTOF(whats); i++) {
-        if (strcmp(what, whats[i]) == 0) {
-            return lists[i](cluster, facts->now_ns);
+    const char *slash = strchr(what, '/');
+    size_t size = slash ? (size_t)(slash - what) : strlen(what);
+    for (size_t i = 0; i < TRPI_COUNTOF(listings); i++) {
+        const listing *found = &listings[i];
+        uint64_t id;
+        if (strlen(found->what) != size || memcmp(found->what, what, size) != 0) {
+            continue;
         }
+        if (!slash) {
+            return found->all(cluster, facts->now_ns);
+        }
+        if (!found->alone || !trpi_parse_u64(slash + 1, UINT64_MAX, &id) || id == 0) {
+            return NULL;
+        }
+        json_t *rows = json_array();
+        json_t *row = found->alone(cluster, id, facts->now_ns);
+        json_array_append_new(rows, row); /* NULL: appends nothing */
+        return rows;
     }
-    return NULL;
+    return strcmp(what, "status") == 0 ? status(cluster, facts) : NULL;
 }
 
 trp_code trpi_head_list(const trpi_cluster *cluster, const trpi_head_facts *facts, const char *what,
@@ -396,8 +529,8 @@ trp_code trpi_head_list(const trpi_cluster *cluster, const trpi_head_facts *fact
     if (!rows) {
         const char *near = trpi_nearest(what, whats, TRPI_COUNTOF(whats));
         return trpi_fail(err, TRP_EINVALID,
-                         "there is no list \"%.32s\"%s%s%s: status, nodes, actors, groups, jobs, "
-                         "runs",
+                         "there is no list \"%.32s\"%s%s%s: status, nodes, actors, groups, gangs, "
+                         "jobs, runs",
                          what, near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
     }
     trp_code code = trpi_json_write(rows, out, err);

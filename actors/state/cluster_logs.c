@@ -34,7 +34,8 @@ static uint64_t owner_of_logs(const trpi_cluster *c, const trpi_msg_logs_query *
 static trpi_node_rec *node_with_logs(trpi_cluster *c, const trpi_msg_logs_query *msg,
                                      trp_error *err) {
     char who[64];
-    uint64_t id = owner_of_logs(c, msg, who, sizeof(who));
+    uint64_t last = owner_of_logs(c, msg, who, sizeof(who));
+    uint64_t id = msg->node ? msg->node : last;
     trpi_node_rec *node = trpi_table_get(&c->nodes, id);
     if (!who[0]) {
         (void)trpi_fail(err, TRP_ENOTFOUND, "there is no %s %c%" PRIu64 " (any more)",
