@@ -9,6 +9,7 @@
 #include "core/base/config.h"
 #include "core/base/log.h"
 #include "core/net/clock.h"
+#include "core/sys/limits.h"
 #include "core/wire/codec.h"
 
 trp_bytes trpi_client_id(const trp_runtime *rt) {
@@ -119,8 +120,11 @@ static void disconnect_actor(trp_runtime *rt, const trpi_caller_action *action) 
 static void connect_actor(trp_runtime *rt, trpi_caller_action action) {
     unsigned char id[TRPI_PEER_SIZE];
     trp_error error = {0};
-    trp_code code = trpi_sock_connect(rt->data.sock, action.endpoint,
-                                      trpi_peer_of(action.connection, id), &error);
+    trp_code code = trpi_descriptors_room(1, &error);
+    if (code == TRP_OK) {
+        code = trpi_sock_connect(rt->data.sock, action.endpoint,
+                                 trpi_peer_of(action.connection, id), &error);
+    }
     trpi_caller_connected(rt->data.caller, action.actor, action.connection, code, error.message,
                           &rt->data.actions);
 }

@@ -29,6 +29,7 @@
 #include "core/net/clock.h"
 #include "core/net/sock.h"
 #include "core/sys/host.h"
+#include "core/sys/limits.h"
 #include "core/sys/process.h"
 #include "core/sys/session.h"
 #include "core/wire/codec.h"
@@ -386,6 +387,7 @@ static trp_code open_socket(head *h, const trpi_head_options *options, trp_error
     } else {
         trpi_format(endpoint, sizeof(endpoint), "tcp://%s:*", host);
     }
+    (void)trpi_descriptors_raise(); /* a connection for each node, driver and tool */
     trp_code code = trpi_net_open(&h->net, err);
     if (code == TRP_OK) {
         code = trpi_sock_open(h->net, TRPI_ROUTER_MIXED, (trp_bytes){0}, &h->sock, err);

@@ -6,7 +6,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -21,8 +20,6 @@
 #define SOURCE_SHIFT 56
 #define EVENTS_PER_ROUND 64
 #define PACKETS_PER_ROUND 256 /* of one socket, so that a flood on it starves nobody */
-#define DESCRIPTORS_OWN 40    /* with those that are open for moments: logs, /proc, an exec */
-#define DESCRIPTORS_LEAST 64
 
 /* ---- What the other files call ---- */
 
@@ -43,27 +40,6 @@ void trpi_node_unwatch_fd(trpi_node *node, int *fd) {
         close(*fd);
         *fd = -1;
     }
-}
-
-/* ZeroMQ ends the process when there is no descriptor for a connection that it accepts, so the
- * daemon must never be at its limit. Connections of dead workers may still be open for a moment,
- * hence a part that is never given out. */
-trp_code trpi_node_may_open(const trpi_node *node, size_t count, trp_error *err) {
-    size_t used = DESCRIPTORS_OWN + node->descriptors_max / 16 + node->watches.count +
-                  trpi_jobs_descriptors(node) + trpi_node_store_descriptors(node);
-    size_t cursor = 0;
-    const trpi_program *program;
-    while ((program = trpi_map_next(&node->programs_by_id, &cursor)) != NULL) {
-        used += TRPI_ZYGOTE_DESCRIPTORS +
-                (program->workers - program->waiting) * TRPI_WORKER_DESCRIPTORS;
-    }
-    if (used + count <= node->descriptors_max) {
-        return TRP_OK;
-    }
-    return trpi_fail(err, TRP_EBUSY,
-                     "no descriptors left: this node's daemon may have %zu (ulimit -n) and has %zu "
-                     "in use or in reserve",
-                     node->descriptors_max, used);
 }
 
 void trpi_node_timer(trpi_node *node, trpi_timer_kind kind, uint64_t id, uint64_t due_ns) {
@@ -382,22 +358,6 @@ static trp_code open_signals(trpi_node *node, trp_error *err) {
     return trpi_node_watch_fd(node, node->signal_fd, TRPI_SOURCE_SIGNAL, 0, err);
 }
 
-/* The usual soft limit of 1,024 would be reached at 300 workers. */
-static trp_code raise_descriptor_limit(trpi_node *node, trp_error *err) {
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) {
-        return trpi_fail(err, TRP_EIO, "getrlimit: %s", strerror(errno));
-    }
-    struct rlimit raised = {limit.rlim_max, limit.rlim_max};
-    node->descriptors_max =
-        setrlimit(RLIMIT_NOFILE, &raised) == 0 ? raised.rlim_cur : limit.rlim_cur;
-    if (node->descriptors_max < DESCRIPTORS_LEAST) {
-        return trpi_fail(err, TRP_EBUSY, "a node needs at least %d descriptors, ulimit -n is %zu",
-                         DESCRIPTORS_LEAST, node->descriptors_max);
-    }
-    return TRP_OK;
-}
-
 /* Whatever a worker starts has inherited where this node's directory is, which no other node has.
  */
 static trp_code start_guard(trpi_node *node, trp_error *err) {
@@ -409,7 +369,7 @@ static trp_code start_guard(trpi_node *node, trp_error *err) {
 static trp_code node_open(trpi_node *node, trp_error *err) {
     trp_code code = start_guard(node, err); /* it forks: before there is any thread */
     if (code == TRP_OK) {
-        code = raise_descriptor_limit(node, err);
+        code = trpi_node_limits_open(node, err);
     }
     if (code != TRP_OK) {
         return code;

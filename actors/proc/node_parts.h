@@ -150,7 +150,7 @@ struct trpi_program {
     uint64_t workers, bound, unbound, forking; /* unbound: in spare or idle */
     uint64_t waiting;                          /* workers in wanted */
     uint64_t idle_since_ns;
-    char trouble[256];                  /* why its last fork or exec failed; for START_TIMEOUT */
+    char trouble[384];                  /* why its last fork or exec failed; for START_TIMEOUT */
     char *exe_hash;                     /* of its content; "" = whatever is at exe */
     char *package;                      /* hash of its working directory; "" = cwd is a path */
     uint64_t job;                       /* of the actor that came first */
@@ -203,6 +203,9 @@ typedef struct trpi_node {
     trpi_sock *inner; /* ROUTER for the workers; NULL without registration */
     int epoll_fd, signal_fd, heartbeat_fd;
     size_t descriptors_max; /* that the system allows us */
+    uint64_t tasks_left;    /* processes and threads that it allows; looked at again ... */
+    uint64_t tasks_due_ns;  /* ... by then */
+    bool forks_refused;     /* said so already */
     trpi_timers timers;
     trpi_arena arena; /* of the message that is being handled */
     trp_buf frame;    /* of the message that is being sent */
@@ -279,12 +282,17 @@ typedef enum trpi_timer_kind {
     TRPI_TIMER_STATS,
 } trpi_timer_kind;
 
+/* node_limits.c: TRP_EBUSY tells what to change */
+TRP_CHECKED trp_code trpi_node_limits_open(trpi_node *node, trp_error *err);
+/* Whether so many descriptors may be taken now. */
+TRP_CHECKED trp_code trpi_node_may_open(const trpi_node *node, size_t count, trp_error *err);
+/* Whether this host may have one more worker's processes and threads. */
+TRP_CHECKED trp_code trpi_node_may_fork(trpi_node *node, trp_error *err);
+
 /* node.c */
 TRP_CHECKED trp_code trpi_node_watch_fd(trpi_node *node, int fd, trpi_source source, uint64_t id,
                                         trp_error *err);
 void trpi_node_unwatch_fd(trpi_node *node, int *fd); /* and closes it; -1 is fine */
-/* Whether so many descriptors may be taken now; TRP_EBUSY tells what to change. */
-TRP_CHECKED trp_code trpi_node_may_open(const trpi_node *node, size_t count, trp_error *err);
 void trpi_node_timer(trpi_node *node, trpi_timer_kind kind, uint64_t id, uint64_t due_ns);
 void trpi_node_say(trpi_node *node, const trpi_msg *msg); /* to the head; dropped without one */
 void trpi_node_say_frame(trpi_node *node, trp_bytes frame);

@@ -333,6 +333,15 @@ static void pause_forks(trpi_node *node, trpi_program *program, const char *trou
     trpi_program_wake_at(node, program, program->paused_ns);
 }
 
+/* Said once, until one succeeds. Nobody waits for what the pool lacks. */
+static void forks_refused(trpi_node *node, const trpi_node_worker *worker, const char *trouble) {
+    if (worker->actor != 0 && !node->forks_refused) {
+        node->forks_refused = true;
+        trpi_log(TRPI_WARN, "no_worker", "actor=%llu error=\"%s\"",
+                 (unsigned long long)worker->actor, trouble);
+    }
+}
+
 static trp_code ask_fork(trpi_program *program, trpi_node_worker *worker, trp_error *err) {
     int out[2], errors[2];
     trpi_fork_request request = {.magic = TRPI_ZYGOTE_MAGIC, .token = worker->token};
@@ -370,12 +379,14 @@ bool trpi_zygote_fork(trpi_node *node, trpi_program *program, trpi_node_worker *
     /* A spare is counted already, a wanted one is not. */
     size_t more = worker->list == TRPI_LIST_WANTED ? TRPI_WORKER_DESCRIPTORS : 0;
     if (trpi_node_may_open(node, more, &err) != TRP_OK ||
-        ask_fork(program, worker, &err) != TRP_OK) {
+        trpi_node_may_fork(node, &err) != TRP_OK || ask_fork(program, worker, &err) != TRP_OK) {
         trpi_node_unwatch_fd(node, &worker->pipes[0]);
         trpi_node_unwatch_fd(node, &worker->pipes[1]);
+        forks_refused(node, worker, err.message);
         pause_forks(node, program, err.message);
         return false;
     }
+    node->forks_refused = false;
     trpi_program_unlist(worker);
     worker->phase = TRPI_WORKER_FORKING;
     if (program->forking++ == 0) {
