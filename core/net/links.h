@@ -25,7 +25,10 @@ typedef struct trpi_links {
     trpi_linked *busy;
     uint64_t wake_ns;  /* no busy one is due earlier; UINT64_MAX: none is busy */
     uint64_t sweep_ns; /* likewise for all others */
-    uint64_t lives;    /* drawn from */
+    uint64_t wake_not_before_ns, sweep_not_before_ns; /* a look goes through all of them, so those
+                                                         that are due soon after are looked at
+                                                         together */
+    uint64_t lives;                                   /* drawn from */
     trpi_link_times times;
 } trpi_links;
 

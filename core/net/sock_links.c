@@ -7,6 +7,8 @@
 
 /* Kept for one peer that confirms nothing: beyond this its senders are told. */
 #define KEPT_BYTES_MAX ((size_t)1 << 30)
+#define BUSY_PART 16 /* between two looks, of the time until the first question */
+#define IDLE_PART 2
 #define BORN_SHIFT 26 /* of ns: finer than two lives of one peer, and wraps after nine years */
 
 static bool is_reliable(const trpi_sock *sock) {
@@ -223,6 +225,7 @@ static void tend(trpi_sock *sock, trpi_linked *linked, uint64_t now_ns) {
 static void tend_busy(trpi_sock *sock, uint64_t now_ns) {
     trpi_linked *linked = sock->links.busy, *next;
     sock->links.wake_ns = UINT64_MAX;
+    sock->links.wake_not_before_ns = now_ns + sock->links.times.probe_ns / BUSY_PART;
     for (; linked != NULL; linked = next) {
         next = linked->next_busy;
         tend(sock, linked, now_ns);
@@ -232,6 +235,7 @@ static void tend_busy(trpi_sock *sock, uint64_t now_ns) {
 static void tend_idle(trpi_sock *sock, uint64_t now_ns) {
     trpi_linked *linked = trpi_links_next(&sock->links, NULL), *next;
     sock->links.sweep_ns = UINT64_MAX;
+    sock->links.sweep_not_before_ns = now_ns + sock->links.times.probe_ns / IDLE_PART;
     for (; linked != NULL; linked = next) {
         next = trpi_links_next(&sock->links, linked);
         if (linked->at_busy == NULL) {
@@ -240,17 +244,25 @@ static void tend_idle(trpi_sock *sock, uint64_t now_ns) {
     }
 }
 
+static uint64_t busy_wake_ns(const trpi_links *links) {
+    return TRPI_MAX(links->wake_ns, links->wake_not_before_ns);
+}
+
+static uint64_t idle_wake_ns(const trpi_links *links) {
+    return TRPI_MAX(links->sweep_ns, links->sweep_not_before_ns);
+}
+
 void trpi_sock_links_tend(trpi_sock *sock, uint64_t now_ns) {
-    if (now_ns >= sock->links.wake_ns) {
+    if (now_ns >= busy_wake_ns(&sock->links)) {
         tend_busy(sock, now_ns);
     }
-    if (now_ns >= sock->links.sweep_ns) {
+    if (now_ns >= idle_wake_ns(&sock->links)) {
         tend_idle(sock, now_ns);
     }
 }
 
 uint64_t trpi_sock_wake_ns(const trpi_sock *sock) {
-    return TRPI_MIN(sock->links.wake_ns, sock->links.sweep_ns);
+    return TRPI_MIN(busy_wake_ns(&sock->links), idle_wake_ns(&sock->links));
 }
 
 void trpi_sock_tend(trpi_sock *sock) {
