@@ -234,6 +234,7 @@ int trpi_command_bench(int argc, char **argv) {
             "the same: methods that return\n2 bytes, actors that hold no CPU. Of that list is "
             "left out what troupe does not have: tasks\nwithout an actor, asyncio actors (see "
             "max_concurrency), and a client behind a proxy.",
+        .example = "troupe bench --json > figures.json",
         .options = options,
         .option_count = TRPI_COUNTOF(options)};
     bool format_is_json;

@@ -37,7 +37,8 @@ typedef struct trpi_head_options {
  *   "status"  {cluster, version, address, pid, uptime_s, stopping, nodes: as above,
  *              resources: {name: {total, used, reserved, reserved_used}},
  *              actors: {pending, alive, restarting, dead},
- *              demand: [{count, what: "actors"|"groups", first, resources, labels, infeasible, why}],
+ *              demand: [{count, what: "actors"|"groups", first, resources, labels, infeasible,
+ *                        why}],
  *              deaths: [{actor, what, node, age_s, cause, final, message}], newest first,
  *              jobs: those that run, runs, counts}
  *   "actors/7", and so on: an array of that row, or an empty one. Not for runs. */

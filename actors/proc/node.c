@@ -426,6 +426,7 @@ static void node_close(trpi_node *node) {
     trpi_arena_release(&node->arena);
     trp_buf_release(&node->frame);
     trp_buf_release(&node->lines);
+    free(node->dead_logs.items);
     free(node->chunk);
     free(node);
 }

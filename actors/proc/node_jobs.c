@@ -47,6 +47,7 @@ trpi_node_job *trpi_jobs_of_pid(const trpi_node *node, pid_t pid) {
 }
 
 static void job_free(trpi_node *node, trpi_node_job *job) {
+    trpi_node_log_ends(node, true, job->id);
     for (int i = 0; i < 2; i++) {
         trpi_node_unwatch_fd(node, &job->pipes[i]);
         trpi_output_release(&job->streams[i]);
@@ -75,7 +76,7 @@ size_t trpi_jobs_descriptors(const trpi_node *node) {
 }
 
 bool trpi_jobs_log(const trpi_node *node, uint64_t id, char *out, size_t size) {
-    trpi_format(out, size, "%s/logs/job-%llu.log", node->dir, (unsigned long long)id);
+    trpi_node_log_path(node, true, id, out, size);
     return find(node, id) != NULL;
 }
 
@@ -103,7 +104,8 @@ static void write_log(trpi_node *node, const trpi_node_job *job, char mark, trp_
     char path[256];
     trp_error err = {0};
     (void)trpi_jobs_log(node, job->id, path, sizeof path);
-    if (lines.size > 0 && trpi_output_log_append(path, mark, lines, &err) != TRP_OK &&
+    trpi_output_log log = trpi_node_log(path);
+    if (lines.size > 0 && trpi_output_log_append(&log, mark, lines, &err) != TRP_OK &&
         !node->log_failing) {
         node->log_failing = true; /* once, and not for every line of a full disk */
         trpi_log(TRPI_ERROR, "log_lost", "job=%llu error=\"%s\"", (unsigned long long)job->id,

@@ -14,10 +14,6 @@
 
 static const char marks[2] = {'o', 'e'};
 
-static void log_path(const trpi_node *node, uint64_t actor, char *out, size_t size) {
-    trpi_format(out, size, "%s/logs/%llu.log", node->dir, (unsigned long long)actor);
-}
-
 /* ---- The file ---- */
 
 static uint64_t count_lines(const char *data, size_t size) {
@@ -30,20 +26,23 @@ static uint64_t count_lines(const char *data, size_t size) {
     return count;
 }
 
-static trp_code note_life(trpi_node_worker *worker, const char *path, trp_error *err) {
+static trp_code note_life(trpi_node_worker *worker, const trpi_output_log *log, trp_error *err) {
     char note[128];
     trpi_format(note, sizeof note, "incarnation %llu, pid %d\n",
                 (unsigned long long)worker->incarnation, (int)worker->pid);
-    trp_code code = trpi_output_log_append(path, '-', trp_bytes_of(note), err);
+    trp_code code = trpi_output_log_begin(log, worker->incarnation, err);
+    if (code == TRP_OK) {
+        code = trpi_output_log_append(log, '-', trp_bytes_of(note), err);
+    }
     worker->log_noted = code == TRP_OK;
     return code;
 }
 
-static trp_code note_lost(trpi_node_worker *worker, const char *path, trp_error *err) {
+static trp_code note_lost(trpi_node_worker *worker, const trpi_output_log *log, trp_error *err) {
     char note[128];
     trpi_format(note, sizeof note, "%llu lines are missing here: this file could not be written\n",
                 (unsigned long long)worker->log_lost);
-    trp_code code = trpi_output_log_append(path, '-', trp_bytes_of(note), err);
+    trp_code code = trpi_output_log_append(log, '-', trp_bytes_of(note), err);
     worker->log_lost = code == TRP_OK ? 0 : worker->log_lost;
     return code;
 }
@@ -52,15 +51,17 @@ static void write_log(trpi_node *node, trpi_node_worker *worker, int stream, trp
     char path[256];
     trp_error err = {0};
     trp_code code = TRP_OK;
-    log_path(node, worker->actor, path, sizeof path);
+    trpi_node_log_path(node, false, worker->actor, path, sizeof path);
+    trpi_output_log log = trpi_node_log(path);
     if (!worker->log_noted) {
-        code = note_life(worker, path, &err);
+        trpi_node_log_lives(node, worker->actor);
+        code = note_life(worker, &log, &err);
     }
     if (code == TRP_OK && worker->log_lost > 0) {
-        code = note_lost(worker, path, &err);
+        code = note_lost(worker, &log, &err);
     }
     if (code == TRP_OK) {
-        code = trpi_output_log_append(path, marks[stream], lines, &err);
+        code = trpi_output_log_append(&log, marks[stream], lines, &err);
     }
     if (code == TRP_OK) {
         node->log_failing = false;
@@ -230,6 +231,9 @@ void trpi_node_output_end(trpi_node *node, trpi_node_worker *worker) {
         trpi_output_finish(&worker->streams[i], &node->lines);
         take_lines(node, worker, i);
     }
+    if (worker->log_noted) {
+        trpi_node_log_ends(node, false, worker->actor);
+    }
     if (worker->in_flush) {
         flush_worker(node, worker);
         say_batch(node, worker, 0); /* what was left out at the very end */
@@ -243,19 +247,26 @@ void trpi_node_logs_query(trpi_node *node, const trpi_msg_logs_query *query) {
     char path[256];
     trp_error err = {0};
     trp_buf data = {0};
-    uint64_t next = query->offset == UINT64_MAX ? 0 : query->offset;
+    trpi_output_answer answer = {.next_offset = query->offset == UINT64_MAX ? 0 : query->offset};
     trpi_output_query ask = {.stream = query->stream,
                              .offset = query->offset,
                              .tail_bytes = query->tail_bytes,
-                             .bytes_max = QUERY_BYTES};
+                             .bytes_max = QUERY_BYTES,
+                             .tail_lines = query->tail_lines,
+                             .incarnation = query->incarnation};
     bool lives = trpi_map_get(&node->actors, query->actor) != NULL;
-    log_path(node, query->actor, path, sizeof path);
+    trpi_node_log_path(node, false, query->actor, path, sizeof path);
     if (query->actor == 0) {
         lives = trpi_jobs_log(node, query->job, path, sizeof path);
     }
-    trp_code code = trpi_output_log_read(path, &ask, &data, &next, &err);
-    if (code == TRP_ENOTFOUND && lives) {
+    trpi_output_log log = trpi_node_log(path);
+    trp_code code = trpi_output_log_read(&log, &ask, &data, &answer, &err);
+    if (code == TRP_ENOTFOUND && lives && query->incarnation == 0) {
         code = TRP_OK; /* lives here, and has written nothing yet */
+    } else if (code == TRP_ENOTFOUND && query->incarnation != 0) {
+        trpi_fail(&err, code, "incarnation %llu of a%llu has written nothing on node n%llu",
+                  (unsigned long long)query->incarnation, (unsigned long long)query->actor,
+                  (unsigned long long)node->id);
     } else if (code == TRP_ENOTFOUND) {
         trpi_fail(&err, code, "%s%llu has written nothing on node n%llu",
                   query->actor ? "actor a" : "job j",
@@ -267,8 +278,10 @@ void trpi_node_logs_query(trpi_node *node, const trpi_msg_logs_query *query) {
                                   .client = query->client,
                                   .code = code,
                                   .message = code == TRP_OK ? "" : err.message,
-                                  .next_offset = next,
-                                  .data = trp_buf_bytes(&data)}};
+                                  .next_offset = answer.next_offset,
+                                  .data = trp_buf_bytes(&data),
+                                  .node = node->id,
+                                  .lost = answer.lost}};
     trpi_node_say(node, &msg);
     trp_buf_release(&data);
 }

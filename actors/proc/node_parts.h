@@ -46,6 +46,7 @@
 #include "actors/proc/node_map.h"
 #include "actors/proc/node_timers.h"
 #include "actors/proc/output.h"
+#include "actors/proc/output_log.h"
 #include "actors/proc/store_server.h"
 #include "actors/state/liveness.h"
 #include "core/base/id.h"
@@ -119,6 +120,18 @@ typedef struct trpi_node_worker {
 } trpi_node_worker;
 
 TAILQ_HEAD(trpi_worker_list, trpi_node_worker);
+
+/* Logs that nobody writes any more; in the order in which their owners ended. */
+typedef struct trpi_dead_log {
+    bool is_job;
+    uint64_t id, bytes;
+} trpi_dead_log;
+
+typedef struct trpi_dead_logs {
+    trpi_dead_log *items;
+    size_t count;
+    uint64_t bytes;
+} trpi_dead_logs;
 
 typedef enum trpi_program_phase {
     TRPI_PROGRAM_DOWN,     /* no zygote */
@@ -235,6 +248,7 @@ typedef struct trpi_node {
     uint64_t store_serial; /* of the last object that this daemon made */
 
     /* Output */
+    trpi_dead_logs dead_logs;
     struct trpi_worker_list flush; /* workers with a batch */
     bool flush_due;
     bool log_failing;   /* said so already */
@@ -439,6 +453,13 @@ void trpi_zygote_close(trpi_node *node, trpi_program *program);     /* both */
 void trpi_node_sweep_soon(trpi_node *node);
 void trpi_node_sweep(trpi_node *node); /* kills what dead workers left behind */
 void trpi_node_kill_children(void);    /* kills all */
+
+/* node_logs.c */
+void trpi_node_log_path(const trpi_node *node, bool is_job, uint64_t id, char *out, size_t size);
+trpi_output_log trpi_node_log(const char *path);           /* bounded as the settings say */
+void trpi_node_log_lives(trpi_node *node, uint64_t actor); /* it writes here (again) */
+/* Its log is kept as long as LOG_DEAD_BYTES hold it. */
+void trpi_node_log_ends(trpi_node *node, bool is_job, uint64_t id);
 
 /* node_output.c */
 void trpi_node_output_start(trpi_node *node, trpi_node_worker *worker); /* once it is bound */
