@@ -17,6 +17,7 @@ static void (*set_num_threads)(int); /* of OpenMP, where the program has it */
 void trpi_worker_prepare(void) {
     *(void **)&set_num_threads = dlsym(RTLD_DEFAULT, "omp_set_num_threads");
     trpi_dump_prepare();
+    trpi_net_prepare();
 }
 
 /* ---- The process ---- */

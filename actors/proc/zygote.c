@@ -1,9 +1,9 @@
 /* The zygote: the user's program, loaded and initialized once, that forks a worker per request.
  *
- * It holds one thread, no ZeroMQ and no device context, since none of these survives a fork. Each
- * worker is forked twice: the process in between tells the node the worker's pid and ends, which
- * makes the worker a child of the node daemon, the next subreaper above. So the node can wait for
- * it, and it does not die with its zygote. */
+ * It holds one thread, no ZeroMQ socket and no device context, since none of these survives a fork.
+ * Each worker is forked twice: the process in between tells the node the worker's pid and ends,
+ * which makes the worker a child of the node daemon, the next subreaper above. So the node can wait
+ * for it, and it does not die with its zygote. */
 #include "actors/proc/zygote.h"
 
 #include <errno.h>

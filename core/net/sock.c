@@ -44,6 +44,15 @@ trp_code trpi_net_open(trpi_net **ret_net, trp_error *err) {
     return TRP_OK;
 }
 
+/* A context starts its threads with its first socket; while there is one, the next ones find their
+ * libraries initialized. */
+void trpi_net_prepare(void) {
+    static void *kept;
+    if (kept == NULL) {
+        kept = zmq_ctx_new();
+    }
+}
+
 void trpi_net_close(trpi_net *net) {
     if (net != NULL) {
         while (net->context != NULL && zmq_ctx_term(net->context) != 0 && errno == EINTR) {

@@ -26,6 +26,9 @@ typedef struct trpi_sock trpi_sock;
 
 TRP_CHECKED trp_code trpi_net_open(trpi_net **ret_net, trp_error *err); /* one I/O thread */
 void trpi_net_close(trpi_net *net); /* after all its sockets; NULL is fine */
+/* What ZeroMQ's libraries do once per process (they look protocols up, which searches a hundred
+ * files), for those that this process will fork. Starts no thread. */
+void trpi_net_prepare(void);
 
 typedef enum trpi_sock_kind {
     TRPI_DEALER,
