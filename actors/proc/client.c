@@ -97,10 +97,11 @@ static trp_code await_welcome(trp_runtime *rt, uint64_t timeout_ms, trp_error *e
     return code;
 }
 
-/* In the order in which the halves depend on each other; the network goes last. */
+/* In the order in which the halves depend on each other: the control thread, which tends to all of
+ * them, ends first; the network goes last. */
 static void tear_down(trp_runtime *rt) {
-    trpi_client_store_close(rt);
     trpi_client_control_close(rt);
+    trpi_client_store_close(rt);
     trpi_data_close(rt);
     trpi_net_close(rt->net);
     trpi_package_close(&rt->uploads[1].file);
