@@ -569,10 +569,9 @@ static void check(const world *w) {
     }
 }
 
-/* Nothing is lost from now on, and nobody says anything new: all must come. */
-static void settle(world *w) {
+/* Nothing is lost any more. */
+static void let_arrive(world *w) {
     w->is_calm = true;
-    say_data(w, &w->sides[0]); /* so that an accepter without a link gets one, or a word of it */
     for (int i = 0; i < 500; i++) {
         while (w->air_count > 0) {
             arrive_one(w);
@@ -580,9 +579,21 @@ static void settle(world *w) {
         }
         pass_time(w);
     }
+}
+
+/* All that is kept must come, or be void, and then a word goes through at once either way. */
+static void settle(world *w) {
+    let_arrive(w);
+    say_data(w, &w->sides[0]); /* an accepter that was started anew knows nobody yet, ... */
+    let_arrive(w);
+    say_data(w, &w->sides[0]); /* ... and may have told its opener so only now */
+    let_arrive(w);
+    say_data(w, &w->sides[1]);
+    let_arrive(w);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(w->sides[i].kept_count, 0);
-        assert_int_equal(w->air_count, 0);
+        assert_int_equal(w->sides[1 - i].heard, w->sides[i].said);
+        assert_int_equal(w->sides[1 - i].heard_life, w->sides[i].link.mine);
     }
 }
 
@@ -598,11 +609,7 @@ static void run(uint64_t seed, bool with_lives) {
         check(&w);
     }
     settle(&w);
-    if (!with_lives) {
-        assert_int_equal(w.sides[1].heard, w.sides[0].said);
-        assert_int_equal(w.sides[0].heard, w.sides[1].said);
-    }
-    assert_true(w.delivered > 10);
+    assert_true(with_lives || w.delivered > 100);
 }
 
 static uint64_t seeds(void) {
