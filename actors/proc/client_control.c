@@ -219,7 +219,7 @@ static void take_word(trp_runtime *rt, const trpi_msg *msg) {
         trpi_groups_word(rt, &msg->group_state);
         break;
     case TRPI_MSG_LOG_LINES:
-        trpi_logs_print(&msg->log_lines);
+        trpi_logs_print(rt, &msg->log_lines);
         break;
     case TRPI_MSG_BLOB_WANTED:
         trpi_uploads_wanted(rt, msg->blob_wanted.hash);
@@ -335,6 +335,7 @@ static void take_turn(trp_runtime *rt, uint64_t now_ns) {
     trpi_control *control = &rt->control;
     uint64_t late_ns = now_ns - control->last_turn_ns;
     control->last_turn_ns = now_ns;
+    trpi_logs_tend(rt, now_ns);
     if (late_ns > 4 * control->heartbeat_ms * NS_PER_MS) {
         control->last_heard_ns += late_ns; /* it was us who did not listen: no verdict yet */
     }
@@ -378,6 +379,7 @@ static void *control_main(void *arg) {
         uint64_t tend_ns, wake_ns = control->is_welcome ? control->next_heartbeat_ns
                                                         : control->last_turn_ns + 100 * NS_PER_MS;
         int watched_fd = trpi_tend_plan(rt, &tend_ns);
+        wake_ns = TRPI_MIN(wake_ns, trpi_repeats_next_ns(rt->repeats));
         trpi_poll_item items[4] = {{.fd = control->wake_fd}, {.fd = rt->data.timer_fd}};
         size_t count = 2;
         if (watched_fd >= 0) {
@@ -425,6 +427,7 @@ trp_code trpi_client_control_open(trp_runtime *rt, trp_error *err) {
     pthread_mutex_init(&control->lock, NULL);
     pthread_cond_init(&control->changed, NULL);
     control->heartbeat_ms = trpi_config(TRPI_CONFIG_HEARTBEAT_MS);
+    rt->repeats = trpi_logs_open();
     control->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (control->wake_fd < 0) {
         return trpi_fail(err, TRP_EBUSY, "no descriptors left (ulimit -n)");
@@ -445,6 +448,7 @@ void trpi_client_control_close(trp_runtime *rt) {
         trpi_wake(control->wake_fd);
         pthread_join(control->thread, NULL);
     }
+    trpi_logs_close(rt);
     trpi_outgoing_free(control->first_out);
     trpi_sock_close(control->sock);
     if (control->wake_fd >= 0) {

@@ -21,6 +21,7 @@
 #include "actors/proc/client_package.h"
 #include "actors/proc/client_refs.h"
 #include "actors/state/caller.h"
+#include "actors/state/repeats.h"
 #include "core/base/id.h"
 #include "core/base/table.h"
 #include "core/net/sock.h"
@@ -137,6 +138,7 @@ struct trp_runtime {
     uint64_t actor, incarnation;
     struct trpi_objects *objects; /* this process' side of the object store */
     bool wants_logs;
+    trpi_repeats *repeats; /* of the control thread */
     const trp_actor_type *const *types;
     trpi_net *net;
     trpi_data data;
@@ -226,7 +228,10 @@ void trpi_outgoing_free(trpi_outgoing *out);
 
 /* ---- client_logs.c ---- */
 
-void trpi_logs_print(const trpi_msg_log_lines *lines);
+trpi_repeats *trpi_logs_open(void);
+void trpi_logs_print(trp_runtime *rt, const trpi_msg_log_lines *lines);
+void trpi_logs_tend(trp_runtime *rt, uint64_t now_ns); /* counts whose time has come */
+void trpi_logs_close(trp_runtime *rt);                 /* tells what is left to tell */
 
 /* ---- client_calls.c ---- */
 
