@@ -14,8 +14,10 @@
 #include "core/net/clock.h"
 #include "core/sys/process.h"
 
-/* Once for many deaths: the list of children is as long as all workers. */
+/* Once for many deaths: the list of children is as long as all workers, and takes its time to read.
+ */
 #define SWEEP_AFTER_MS 20
+#define WORKERS_PER_MS 40
 
 /* The daemon's children, zombies too; free with free(). None where the kernel does not tell. */
 static pid_t *list_children(size_t *ret_count) {
@@ -59,7 +61,8 @@ void trpi_node_kill_children(void) {
 void trpi_node_sweep_soon(trpi_node *node) {
     if (!node->sweep_due && node->phase == TRPI_NODE_SERVING) {
         node->sweep_due = true;
-        trpi_node_timer(node, TRPI_TIMER_SWEEP, 0, trpi_deadline_ns(SWEEP_AFTER_MS));
+        uint64_t after_ms = SWEEP_AFTER_MS + node->pids.count / WORKERS_PER_MS;
+        trpi_node_timer(node, TRPI_TIMER_SWEEP, 0, trpi_deadline_ns(after_ms));
     }
 }
 
