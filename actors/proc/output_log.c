@@ -237,30 +237,76 @@ static void remove_oldest(const log_files *files, size_t kept) {
     }
 }
 
-trp_code trpi_output_log_append(const trpi_output_log *log, char mark, trp_bytes text,
-                                trp_error *err) {
-    /* Opened for each batch: a descriptor per actor would cost the daemon a third of its limit. */
-    log_files files = {.dir = -1};
-    trp_buf marked = {0};
-    trp_code code = mark_lines(mark, text, &marked);
+/* The marked lines go to the last file, or, when it is full, to a new one. */
+static trp_code append_piece(const trpi_output_log *log, trp_bytes piece, trp_error *err) {
+    log_files files;
+    trp_code code = files_open_to_write(log->path, &files, err);
     if (code != TRP_OK) {
-        code = trpi_fail(err, code, "log lines");
-        goto out;
-    }
-    code = files_open_to_write(log->path, &files, err);
-    if (code != TRP_OK) {
-        files.dir = -1;
-        goto out;
+        return code;
     }
     uint64_t last = files.count > 0 ? files.items[files.count - 1].start : 0;
     uint64_t end = end_of(&files);
-    bool is_full = end > last && end - last + marked.size > log->file_bytes;
-    code = append_to(&files, is_full ? end : last, trp_buf_bytes(&marked), log->path, err);
+    bool is_full = end > last && end - last + piece.size > log->file_bytes;
+    code = append_to(&files, is_full ? end : last, piece, log->path, err);
     if (code == TRP_OK && is_full) {
         remove_oldest(&files, log->files);
     }
-out:
     files_close(&files);
+    return code;
+}
+
+/* Takes back what was written behind that end. */
+static void undo(const char *path, uint64_t end) {
+    log_files files;
+    if (files_open(path, &files, NULL) != TRP_OK) {
+        return;
+    }
+    for (size_t i = 0; i < files.count; i++) {
+        char name[NAME_SIZE];
+        const log_file *file = &files.items[i];
+        file_name(file->start, name);
+        if (file->start > end || (file->start == end && end > 0)) {
+            (void)unlinkat(files.dir, name, 0);
+        } else if (file->start + file->size > end) {
+            int fd = openat(files.dir, name, O_WRONLY | O_CLOEXEC);
+            (void)!ftruncate(fd, (off_t)(end - file->start));
+            close(fd);
+        }
+    }
+    files_close(&files);
+}
+
+/* The first lines that a file of this size holds, one at least. */
+static size_t first_lines(trp_bytes text, uint64_t file_bytes) {
+    if (text.size <= file_bytes) {
+        return text.size;
+    }
+    const char *first = text.data, *last = memrchr(first, '\n', (size_t)file_bytes);
+    last = last != NULL ? last : memchr(first, '\n', text.size);
+    return last != NULL ? (size_t)(last - first) + 1 : text.size;
+}
+
+trp_code trpi_output_log_append(const trpi_output_log *log, char mark, trp_bytes text,
+                                trp_error *err) {
+    /* Opened for each batch: a descriptor per actor would cost the daemon a third of its limit. */
+    trp_buf marked = {0};
+    log_files before;
+    trp_code code = mark_lines(mark, text, &marked);
+    code = code == TRP_OK ? files_open_to_write(log->path, &before, err)
+                          : trpi_fail(err, code, "log lines");
+    if (code == TRP_OK) {
+        uint64_t end = end_of(&before);
+        trp_bytes rest = trp_buf_bytes(&marked);
+        files_close(&before);
+        while (code == TRP_OK && rest.size > 0) {
+            size_t size = first_lines(rest, log->file_bytes);
+            code = append_piece(log, (trp_bytes){rest.data, size}, err);
+            rest = (trp_bytes){(const char *)rest.data + size, rest.size - size};
+        }
+        if (code != TRP_OK) {
+            undo(log->path, end);
+        }
+    }
     trp_buf_release(&marked);
     return code;
 }

@@ -13,12 +13,12 @@
 
 typedef struct trpi_output_log {
     const char *path;    /* of the directory, made by the first append */
-    uint64_t file_bytes; /* a file is full when the next lines would make it larger */
+    uint64_t file_bytes; /* of a file, unless one line alone is longer */
     size_t files;        /* kept, that which grows included; at least 1 */
 } trpi_output_log;
 
-/* Appends whole lines under a mark, all or none of them, to one file; `text` ends with a newline.
- * One writer at a time. */
+/* Appends whole lines under a mark, all or none of them; `text` ends with a newline. One writer at
+ * a time. */
 TRP_CHECKED trp_code trpi_output_log_append(const trpi_output_log *log, char mark, trp_bytes text,
                                             trp_error *err);
 

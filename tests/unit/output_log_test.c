@@ -192,6 +192,31 @@ static void a_reader_whose_place_is_gone_is_told_and_goes_on_from_the_oldest(voi
     trp_buf_release(&data);
 }
 
+static void many_lines_at_once_are_several_files(void **state) {
+    trp_buf data = {0}, lines = {0};
+    the_log.file_bytes = 120;
+    for (int i = 0; i < 45; i++) {
+        assert_int_equal(trp_buf_printf(&lines, "line %04d\n", i), TRP_OK);
+    }
+    assert_int_equal(trp_buf_append(&lines, "", 1), TRP_OK);
+    append('o', (const char *)lines.data);
+    assert_int_equal(trpi_output_log_size(path), 25 * 12);
+    (void)ask((trpi_output_query){.stream = "", .offset = 20 * 12}, &data);
+    assert_memory_equal(data.data, "line 0020\n", 10);
+    trp_buf_release(&data);
+    trp_buf_release(&lines);
+}
+
+static void a_line_longer_than_a_file_has_one_of_its_own(void **state) {
+    trp_buf data = {0};
+    the_log.file_bytes = 8;
+    append('o', "a\na longer line\nb\n");
+    (void)ask((trpi_output_query){.stream = "", .offset = 4}, &data);
+    assert_int_equal(data.size, 14);
+    assert_memory_equal(data.data, "a longer line\n", 14);
+    trp_buf_release(&data);
+}
+
 static void one_file_is_enough(void **state) {
     trp_buf data = {0};
     the_log.file_bytes = 120;
@@ -292,6 +317,9 @@ int main(void) {
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(an_incarnation_is_read_alone, setup, teardown),
         cmocka_unit_test_setup_teardown(lives_that_were_rotated_away_are_forgotten, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(many_lines_at_once_are_several_files, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_line_longer_than_a_file_has_one_of_its_own, setup,
                                         teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
