@@ -58,8 +58,8 @@ trp_code trpi_node_may_open(const trpi_node *node, size_t count, trp_error *err)
     size_t waiting = waiting_workers(node);
     size_t wanted = used + TRPI_MAX(count, waiting * TRPI_WORKER_DESCRIPTORS);
     return trpi_fail(err, TRP_EBUSY,
-                     "no descriptors left: this node's daemon may have %zu and has %zu in use, a "
-                     "%dth is kept free; for the %zu workers that wait, ulimit -n must be %zu",
+                     "no descriptors left: this node's daemon may have %zu and has %zu in use, one "
+                     "in %d is kept free; for the %zu workers that wait, ulimit -n must be %zu",
                      node->descriptors_max, used, KEPT_PART, waiting,
                      wanted + wanted / (KEPT_PART - 1) + 1);
 }
@@ -90,8 +90,8 @@ trp_code trpi_node_may_fork(trpi_node *node, trp_error *err) {
     return trpi_fail(err, TRP_EBUSY,
                      "no room for processes: %s allows %" PRIu64
                      " processes and threads, and there "
-                     "are %" PRIu64 ", a %dth is kept free; for the %zu workers that wait it must "
-                     "be %" PRIu64,
+                     "are %" PRIu64 ", one in %d is kept free; for the %zu workers that wait it "
+                     "must be %" PRIu64,
                      tasks.what, tasks.limit, tasks.used, TASKS_KEPT_PART, waiting,
                      wanted + wanted / (TASKS_KEPT_PART - 1) + 1);
 }
