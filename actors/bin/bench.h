@@ -68,6 +68,7 @@ struct bench {
     uint64_t actors;     /* --actors; 0 = what the row thinks best */
     trp_runtime *rt;     /* NULL until a row needs a cluster */
     bench_cluster cluster;
+    size_t nodes; /* of our own cluster */
     trp_actor echo;
     trpi_floor *floor; /* what `echo` is compared with; bench_floor() opens it */
     pid_t floor_pid;

@@ -31,10 +31,11 @@ static const bench_row rows[] = {
 enum { ROW_PRIVATE, ROW_PSS, ROW_HEAD, ROW_NODE, ROW_DRIVER, ROW_CALLS, ROW_END };
 
 static trp_code spawn_all(bench *b, crowd *c, size_t want, trp_error *err) {
+    trp_spawn_options options = {.schedule = TRP_SCHEDULE_SPREAD};
     trp_code code = TRP_OK;
     double start_us = bench_now_us();
     while (c->count < want && code == TRP_OK) {
-        code = bench_spawn(b, NULL, &c->actors[c->count], err);
+        code = bench_spawn(b, &options, &c->actors[c->count], err);
         if (code == TRP_OK) {
             code = trp_call(b->rt, c->actors[c->count++], "ok", (trp_bytes){NULL, 0}, 0,
                             &c->refs[c->asked], err);
@@ -142,7 +143,8 @@ trp_code bench_many(bench *b, bench_figure *figure, trp_error *err) {
     code = code == TRP_OK ? await_all(b, &c, err) : code;
     if (code == TRP_OK) {
         figure->troupe = (double)want / ((bench_now_us() - start_us) / 1e6);
-        trpi_format(figure->note, sizeof(figure->note), "%zu actors", want);
+        trpi_format(figure->note, sizeof(figure->note), "%zu actors, %zu node%s", want, b->nodes,
+                    b->nodes == 1 ? "" : "s");
         bench_judge_value(figure, ">= 1000 /s", 1000, true);
         code = measure_memory(b, &c, err);
     }
