@@ -110,15 +110,14 @@ const trpi_kind trpi_kinds[] = {
       {"STATE", "state", NULL},
       {"NAME", "name", NULL},
       {"HOST", "host", NULL},
-      {"PID", "pid", NULL},
+      {"PID", "pid", ""},
       {"ACTORS", "actors", NULL},
       {"RESOURCES IN USE", "use", NULL},
       {"HOST'S MEMORY", "memory", NULL},
-      {"STORE", "store", NULL},
       {"SINCE", "age_s", NULL, TRPI_SECONDS},
       {"LABELS", "labels", NULL},
       {"NOTE", "note", NULL}},
-     12},
+     11},
     {"actor",
      "actors",
      "a",
@@ -128,7 +127,7 @@ const trpi_kind trpi_kinds[] = {
       {"TYPE", "type", NULL},
       {"NAME", "name", NULL},
       {"NODE", "node", "n"},
-      {"PID", "pid", NULL},
+      {"PID", "pid", ""},
       {"JOB", "job", "j"},
       {"RESTARTS", "restarts", NULL},
       {"SINCE", "age_s", NULL, TRPI_SECONDS},
@@ -170,7 +169,7 @@ const trpi_kind trpi_kinds[] = {
      {{"JOB", "id", "j"},
       {"STATE", "state", NULL},
       {"NAME", "name", NULL},
-      {"PID", "pid", NULL},
+      {"PID", "pid", ""},
       {"NAMESPACE", "namespace", NULL},
       {"ACTORS", "actors", NULL},
       {"STARTED", "age_s", NULL, TRPI_SECONDS},
@@ -219,8 +218,8 @@ bool trpi_kind_id(const char *command, const trpi_kind *kind, const char *word, 
         const trpi_kind *other = &trpi_kinds[i];
         if (other->prefix != NULL && word[0] == other->prefix[0] && other != kind &&
             trpi_parse_u64(word + 1, UINT64_MAX, ret_id)) {
-            (void)trpi_usage_error(command, "\"%s\" is a %s; %ss are called %s1, %s2, ...", word,
-                                   other->one, kind->one, kind->prefix, kind->prefix);
+            (void)trpi_usage_error(command, "\"%s\" is one of the %s; %s are called %s1, %s2, ...",
+                                   word, other->many, kind->many, kind->prefix, kind->prefix);
             return false;
         }
     }

@@ -21,19 +21,21 @@ typedef struct list_flags {
     uint64_t limit_count;
 } list_flags;
 
-/* Says so: a list that was cut in silence is a wrong answer. */
 static void cut(json_t *rows, uint64_t limit) {
-    size_t count = json_array_size(rows);
-    char shown[32], all[32];
-    if (limit == 0 || count <= limit) {
-        return;
-    }
-    trpi_count_text(limit, shown, sizeof(shown));
-    trpi_count_text(count, all, sizeof(all));
-    while (json_array_size(rows) > limit) {
+    while (limit != 0 && json_array_size(rows) > limit) {
         json_array_remove(rows, json_array_size(rows) - 1);
     }
-    fprintf(stderr, "%s of %s rows; --limit 0 for all\n", shown, all);
+}
+
+/* A list that was cut in silence is a wrong answer. */
+static void say_cut(size_t shown_count, size_t count) {
+    char shown[32], all[32];
+    if (shown_count < count) {
+        trpi_count_text(shown_count, shown, sizeof(shown));
+        trpi_count_text(count, all, sizeof(all));
+        fflush(stdout);
+        fprintf(stderr, "%s of %s rows; --limit 0 for all\n", shown, all);
+    }
 }
 
 static trp_code print_list(const trpi_kind *kind, const list_flags *flags, json_t *rows,
@@ -45,12 +47,14 @@ static trp_code print_list(const trpi_kind *kind, const list_flags *flags, json_
     if (code != TRP_OK) {
         return code;
     }
+    size_t count = json_array_size(rows);
     cut(rows, flags->limit_count);
     if (flags->is_json) {
         trpi_json_print(stdout, rows);
     } else {
         trpi_kind_print(stdout, kind, rows);
     }
+    say_cut(json_array_size(rows), count);
     return TRP_OK;
 }
 
@@ -131,11 +135,13 @@ trp_code trpi_find_row(trp_runtime *rt, const char *kind, uint64_t id, json_t **
     }
     *ret_row = json_incref(json_array_get(rows, 0));
     json_decref(rows);
-    return *ret_row != NULL ? TRP_OK
-                            : trpi_fail(err, TRP_ENOTFOUND,
-                                        "the head knows no such one of its %s (any more): %" PRIu64
-                                        " (troupe list %s)",
-                                        kind, id, kind);
+    if (*ret_row == NULL) {
+        const trpi_kind *found = trpi_kind_find("get", kind);
+        return trpi_fail(err, TRP_ENOTFOUND,
+                         "there is no %s %s%" PRIu64 " (any more); troupe list %s has all",
+                         found->one, found->prefix, id, kind);
+    }
+    return TRP_OK;
 }
 
 /* Runs have no number: their names are looked for among all. */
@@ -184,7 +190,7 @@ static int get(const char *const *words, const char *address, const char *format
     if (code == TRP_OK && is_json) {
         trpi_json_print(stdout, row);
     } else if (code == TRP_OK) {
-        trpi_row_print(stdout, row);
+        trpi_row_print(stdout, row, kind->prefix);
     }
     if (row != NULL) {
         json_decref(row);

@@ -26,6 +26,7 @@ typedef struct log_place {
     const char *stream;
     uint64_t offset, tail_bytes, tail_lines;
     uint64_t incarnation; /* 0 = all */
+    bool has_printed;
 } log_place;
 
 /* ---- Printing ---- */
@@ -60,6 +61,7 @@ static trp_code take(const trpi_msg *reply, log_place *place, bool *ret_is_end, 
     *ret_is_end = answer->data.size == 0 && answer->next_offset == place->offset;
     place->offset = answer->next_offset;
     place->node = answer->node;
+    place->has_printed |= answer->data.size > 0;
     return TRP_OK;
 }
 
@@ -147,6 +149,23 @@ static trp_code find_previous(trp_runtime *rt, log_place *place, trp_error *err)
                            place->actor.id);
 }
 
+/* An empty screen would not tell that what is looked for is on another node. */
+static void say_where_else(trp_runtime *rt, const log_place *place) {
+    json_t *row;
+    if (place->has_printed || place->incarnation != 0 ||
+        trpi_find_row(rt, "actors", place->actor.id, &row, NULL) != TRP_OK) {
+        return;
+    }
+    json_int_t before = json_integer_value(json_object_get(json_object_get(row, "death"), "node"));
+    if (before != 0 && (uint64_t)before != place->node) {
+        fprintf(stderr,
+                "troupe logs: a%" PRIu64 " has written nothing on n%" PRIu64
+                " yet; before, it ran on n%lld: --previous\n",
+                place->actor.id, place->node, (long long)before);
+    }
+    json_decref(row);
+}
+
 /* ---- The command ---- */
 
 typedef struct logs_flags {
@@ -190,7 +209,14 @@ static trp_code print_logs(trp_runtime *rt, const logs_flags *flags, log_place *
     }
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    return flags->follows ? follow(rt, place, err) : print_to_end(rt, place, err);
+    if (flags->follows) {
+        return follow(rt, place, err);
+    }
+    trp_code code = print_to_end(rt, place, err);
+    if (code == TRP_OK) {
+        say_where_else(rt, place);
+    }
+    return code;
 }
 
 int trpi_command_logs(int argc, char **argv) {

@@ -182,14 +182,16 @@ static bool measure(json_t *rows, const trpi_column *column, int *ret_width) {
     return is_there;
 }
 
-/* The longest cell gives way first, so that a long message does not cost an id. */
+/* The longest cell gives way first, so that a long message does not cost an id; a state never does.
+ */
 static void make_fit(table *t, int line) {
     for (;;) {
         int sum = 0;
         size_t widest = 0;
         for (size_t c = 0; c < t->count; c++) {
+            bool can_give = t->there[c] && strcmp(t->columns[c].key, "state") != 0;
             sum += t->there[c] ? t->widths[c] + (c == t->last ? 0 : GAP) : 0;
-            if (t->there[c] && (!t->there[widest] || t->widths[c] >= t->widths[widest])) {
+            if (can_give && (!t->there[widest] || t->widths[c] >= t->widths[widest])) {
                 widest = c;
             }
         }
@@ -346,7 +348,12 @@ static void print_member(FILE *out, json_t *row, const char *key, int indent) {
     }
 }
 
-void trpi_row_print(FILE *out, json_t *row) {
+void trpi_row_print(FILE *out, json_t *row, const char *prefix) {
+    char id[32];
+    if (prefix != NULL) {
+        trpi_value_text(json_object_get(row, "id"), prefix, id, sizeof(id));
+        json_object_set_new(row, "id", json_string(id));
+    }
     print_members(out, row, 0);
 }
 

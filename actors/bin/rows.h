@@ -23,8 +23,9 @@ void trpi_rows_print(FILE *out, json_t *rows, const trpi_column *columns, size_t
 /* An amount of a resource; memory, which is counted in MiB, in human sizes. */
 void trpi_rows_amount(const char *name, json_t *value, char *out, size_t size);
 
-/* One "key: value" line per member; objects in objects are indented, texts of several lines too. */
-void trpi_row_print(FILE *out, json_t *row);
+/* One "key: value" line per member; objects in objects are indented, texts of several lines too.
+ * `prefix`: of its id; or NULL. */
+void trpi_row_print(FILE *out, json_t *row, const char *prefix);
 
 /* Any value in one line: objects as "cpu 4, gpu 1", with memory in human sizes. */
 void trpi_value_text(json_t *value, const char *prefix, char *out, size_t size);

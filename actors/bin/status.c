@@ -133,11 +133,17 @@ static void print_demand(json_t *demand) {
     print_section("waiting", demand, columns, TRPI_COUNTOF(columns));
 }
 
+/* Without "actor a7 (...) on node n1 (...), pid 12: ", which the columns before it say. */
+static const char *reason_of(const char *message) {
+    const char *pid = strstr(message, ", pid "), *colon = pid ? strstr(pid, ": ") : NULL;
+    return colon != NULL ? colon + 2 : message;
+}
+
 static void print_deaths(json_t *deaths) {
-    static const trpi_column columns[] = {{"ACTOR", "actor", "a"},     {"WHAT", "what", NULL},
-                                          {"WHEN", "when", NULL},      {"NODE", "node", "n"},
-                                          {"CAUSE", "cause", NULL},    {"THEN", "then", NULL},
-                                          {"MESSAGE", "message", NULL}};
+    static const trpi_column columns[] = {{"ACTOR", "actor", "a"},  {"WHAT", "what", NULL},
+                                          {"WHEN", "when", NULL},   {"NODE", "node", "n"},
+                                          {"CAUSE", "cause", NULL}, {"THEN", "then", NULL},
+                                          {"HOW", "how", NULL}};
     size_t i;
     json_t *row;
     json_array_foreach(deaths, i, row) {
@@ -146,6 +152,7 @@ static void print_deaths(json_t *deaths) {
         trpi_duration_text(number(row, "age_s"), ago, sizeof(ago));
         trpi_format(when, sizeof(when), "%s ago", ago);
         json_object_set_new(row, "when", json_string(when));
+        json_object_set_new(row, "how", trpi_json_of_text(reason_of(text_of(row, "message"))));
         json_object_set_new(row, "then", json_string(is_final ? "dead" : "restarted"));
     }
     print_section("latest deaths", deaths, columns, TRPI_COUNTOF(columns));
