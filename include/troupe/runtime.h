@@ -13,7 +13,7 @@ typedef struct trp_init_options { /* zero-initialize */
     const char *job_name;         /* the program's base name */
     const char *namespace_name; /* names of actors live in it; default: anonymous, own to the job */
     uint64_t connect_timeout_ms; /* 10 000 */
-    bool quiet;                  /* do not print what this job's workers write on our stdout, stderr */
+    bool quiet;                  /* do not print what this job's workers write */
     const char *const *env;      /* "KEY=value" for all workers of this job, ends with NULL; none */
     const char *working_dir; /* none: workers run in this program's directory, if their host has it,
                                 else in the node's; else a directory whose files are sent (at most
