@@ -168,7 +168,7 @@ trp_code trp_get(trp_runtime *rt, trp_ref handle, uint64_t timeout_ms, trp_bytes
         trpi_waiter waiter = {.missing = 1, .wake = PTHREAD_COND_INITIALIZER};
         trpi_ref_watcher watch;
         trpi_ref_watch(&watch, &waiter, ref);
-        trpi_data_wait(rt, &waiter, trpi_deadline_ns(timeout_ms));
+        trpi_data_wait(rt, &waiter, timeout_ms);
         trpi_ref_unwatch(&watch);
         ref = trpi_refs_find(&rt->data.refs, handle.id);
     }
@@ -186,39 +186,57 @@ trp_code trp_get(trp_runtime *rt, trp_ref handle, uint64_t timeout_ms, trp_bytes
     return code;
 }
 
-/* Waits until `want` of the refs are done, or one has failed if that is what the waiter asks for.
- * Locked. Refs that are already done need no watch. */
-static trp_code wait_for(trp_runtime *rt, const trp_ref *handles, size_t count, size_t want,
-                         bool fails_fast, uint64_t timeout_ms, trp_error *err) {
-    trp_code code = TRP_OK;
-    trpi_waiter waiter = {.fails_fast = fails_fast, .wake = PTHREAD_COND_INITIALIZER};
+/* How many are done; *ret_failed: one of them failed. Locked. */
+static trp_code count_done(trp_runtime *rt, const trp_ref *handles, size_t count, size_t *ret_done,
+                           bool *ret_failed, trp_error *err) {
+    *ret_done = 0;
+    *ret_failed = false;
+    for (size_t i = 0; i < count; i++) {
+        const trpi_ref *ref = trpi_refs_find(&rt->data.refs, handles[i].id);
+        if (ref == NULL) {
+            return trpi_ref_unknown(handles[i], err);
+        }
+        *ret_done += ref->is_done;
+        *ret_failed |= ref->is_done && ref->code != TRP_OK;
+    }
+    return TRP_OK;
+}
+
+/* Refs that are already done need no watch. Locked. */
+static trp_code watch_all(trp_runtime *rt, const trp_ref *handles, size_t count,
+                          trpi_waiter *waiter, uint64_t timeout_ms, trp_error *err) {
+    size_t watched = 0;
     trpi_ref_watcher *watches = malloc(TRPI_MAX(count, (size_t)1) * sizeof(*watches));
-    size_t watched = 0, done = 0;
     if (watches == NULL) {
         return trpi_fail(err, TRP_ENOMEM, "wait for %zu refs: out of memory", count);
     }
     for (size_t i = 0; i < count; i++) {
         trpi_ref *ref = trpi_refs_find(&rt->data.refs, handles[i].id);
-        if (ref == NULL) {
-            code = trpi_ref_unknown(handles[i], err);
-            goto out;
-        }
         if (!ref->is_done) {
-            trpi_ref_watch(&watches[watched++], &waiter, ref);
-        } else {
-            done++;
-            waiter.is_ready |= fails_fast && ref->code != TRP_OK;
+            trpi_ref_watch(&watches[watched++], waiter, ref);
         }
     }
-    waiter.is_ready |= done >= want;
-    waiter.missing = done >= want ? 0 : want - done;
-    trpi_data_wait(rt, &waiter, trpi_deadline_ns(timeout_ms));
-out:
+    trpi_data_wait(rt, waiter, timeout_ms);
     for (size_t i = 0; i < watched; i++) {
         trpi_ref_unwatch(&watches[i]);
     }
     free(watches);
-    return code;
+    return TRP_OK;
+}
+
+/* Waits until `want` of the refs are done, or one has failed if that is what the waiter asks for.
+ * Locked. */
+static trp_code wait_for(trp_runtime *rt, const trp_ref *handles, size_t count, size_t want,
+                         bool fails_fast, uint64_t timeout_ms, trp_error *err) {
+    trpi_waiter waiter = {.fails_fast = fails_fast, .wake = PTHREAD_COND_INITIALIZER};
+    size_t done;
+    bool has_failed;
+    trp_code code = count_done(rt, handles, count, &done, &has_failed, err);
+    if (code != TRP_OK || done >= want || (fails_fast && has_failed)) {
+        return code;
+    }
+    waiter.missing = want - done;
+    return watch_all(rt, handles, count, &waiter, timeout_ms, err);
 }
 
 /* The first failure; else the first that is not done; else TRP_OK. Locked. */

@@ -312,7 +312,9 @@ static void read_for(trp_runtime *rt, const trpi_waiter *waiter) {
         }
     }
     take_broken(rt);
-    trpi_sock_tend(data->sock);
+    if (!data->is_touched) { /* in the middle of a stream nothing is amiss */
+        trpi_sock_tend(data->sock);
+    }
     /* Overdue calls only now: an answer that is there in time counts. */
     if (trpi_caller_next_tick(data->caller) != UINT64_MAX) {
         trpi_caller_tick(data->caller, trpi_now_ns(), &data->actions);
@@ -391,21 +393,32 @@ static void wait_until(trp_runtime *rt, trpi_waiter *waiter, uint64_t deadline_n
     }
 }
 
-void trpi_data_wait(trp_runtime *rt, trpi_waiter *waiter, uint64_t deadline_ns) {
+static void wait_more(trp_runtime *rt, trpi_waiter *waiter, uint64_t deadline_ns) {
     trpi_data *data = &rt->data;
-    deadline_ns = trpi_is_control_thread(rt) ? 0 : deadline_ns;
-    if (!data->is_led) {
-        read_for(rt, waiter);
-    }
     if (!waiter->is_ready) {
         list_waiter(data, waiter);
-        wait_until(rt, waiter, deadline_ns);
+        wait_until(rt, waiter, trpi_is_control_thread(rt) ? 0 : deadline_ns);
         unlist_waiter(data, waiter);
     }
     /* Somebody must lead for those who follow. */
     if (!data->is_led && data->waiters != NULL) {
         pthread_cond_signal(&data->waiters->wake);
     }
+}
+
+/* What has come already often is what is waited for, and then the time need not be known. */
+void trpi_data_wait(trp_runtime *rt, trpi_waiter *waiter, uint64_t timeout_ms) {
+    if (!rt->data.is_led) {
+        read_for(rt, waiter);
+    }
+    wait_more(rt, waiter, waiter->is_ready ? 0 : trpi_deadline_ns(timeout_ms));
+}
+
+void trpi_data_wait_until(trp_runtime *rt, trpi_waiter *waiter, uint64_t deadline_ns) {
+    if (!rt->data.is_led) {
+        read_for(rt, waiter);
+    }
+    wait_more(rt, waiter, deadline_ns);
 }
 
 bool trpi_data_wait_changed(trp_runtime *rt, uint64_t deadline_ns) {

@@ -200,7 +200,7 @@ static bool await_any(trp_runtime *rt, uint64_t deadline_ns) {
         .next = done->waiters,
     };
     done->waiters = &self;
-    trpi_data_wait(rt, &self.waiter, deadline_ns);
+    trpi_data_wait_until(rt, &self.waiter, deadline_ns);
     trpi_done_waiter **link = &done->waiters;
     while (*link != &self) {
         link = &(*link)->next;

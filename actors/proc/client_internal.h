@@ -169,9 +169,10 @@ void trpi_data_perform(trp_runtime *rt);
 void trpi_data_read(trp_runtime *rt);
 /* A call could not be sent: its ref fails. Entered. */
 void trpi_data_abandon(trp_runtime *rt, uint64_t call, const trp_error *error);
-/* Locked (not entered): until the waiter is ready or the deadline has passed. In a callback it has:
- * the control thread never waits. */
-void trpi_data_wait(trp_runtime *rt, trpi_waiter *waiter, uint64_t deadline_ns);
+/* Locked (not entered): until the waiter is ready or the time has passed. In a callback it has: the
+ * control thread never waits. */
+void trpi_data_wait(trp_runtime *rt, trpi_waiter *waiter, uint64_t timeout_ms);
+void trpi_data_wait_until(trp_runtime *rt, trpi_waiter *waiter, uint64_t deadline_ns);
 /* Locked: until `changed` is signaled; false when the deadline has passed, as above. */
 bool trpi_data_wait_changed(trp_runtime *rt, uint64_t deadline_ns);
 
