@@ -181,6 +181,17 @@ static trp_code start(const start_flags *flags, started *s, trp_error *err) {
     return code;
 }
 
+/* A node that could not join may have found nobody there, which has an exit code of its own. */
+static int failed(const start_flags *flags, const started *s, trp_error *err) {
+    trp_runtime *rt = NULL;
+    if (!flags->is_head && err->code != TRP_ECANCELED &&
+        trpi_connect(s->address, &rt, NULL) == TRP_EDISCONNECTED) {
+        err->code = TRP_EDISCONNECTED;
+    }
+    trpi_client_close(&rt, true);
+    return trpi_failed("start", err);
+}
+
 int trpi_command_start(int argc, char **argv) {
     start_flags flags = {0};
     const trpi_option options[] = {
@@ -214,7 +225,7 @@ int trpi_command_start(int argc, char **argv) {
     if (start(&flags, &s, &err) != TRP_OK) {
         undo(&s);
         sigprocmask(SIG_UNBLOCK, &signals, NULL); /* an interrupt ends us here, as it should */
-        return trpi_failed(usage.command, &err);
+        return failed(&flags, &s, &err);
     }
     print_started(&flags, &s);
     return flags.blocks ? block(&s) : TRPI_EXIT_OK;
