@@ -20,6 +20,8 @@
 #define RECONNECT_MS 20
 #define RECONNECT_MAX_MS 500
 #define POLL_MAX 16
+#define ASK_MS 10     /* at the end, between two questions for confirmations */
+#define SILENT_MS 100 /* ... and after so long without one nobody listens */
 #define NS_PER_MS UINT64_C(1000000)
 
 struct trpi_net {
@@ -134,17 +136,32 @@ void trpi_sock_close(trpi_sock *sock) {
     }
 }
 
-/* What comes in meanwhile is confirmed and dropped, as it would be if it came a moment later. */
-static void await_confirmations(trpi_sock *sock, uint64_t deadline_ns) {
-    bool waits = trpi_sock_links_ask(sock);
-    for (int left_ms; waits && (left_ms = trpi_left_ms(deadline_ns)) != 0;) {
+/* What comes in until then is confirmed and dropped, as it would be if it came a moment later. */
+static void confirm_until(trpi_sock *sock, uint64_t until_ns) {
+    for (int left_ms; trpi_sock_links_kept(sock) > 0 && (left_ms = trpi_left_ms(until_ns)) != 0;) {
         trpi_poll_item item = {.sock = sock};
         trpi_packet packet;
         (void)!trpi_poll(&item, 1, left_ms);
         while (trpi_sock_recv(sock, &packet) == TRP_OK) {
             trpi_packet_release(&packet);
         }
-        waits = trpi_sock_links_wait(sock);
+    }
+}
+
+/* Whoever listens answers at once. Whoever does not (it computes, and reads its replies when it is
+ * through) is not waited for: it is all with its ZeroMQ already, or will be in the time of the
+ * linger; only a connection that breaks in these very moments could still lose it. */
+static void await_confirmations(trpi_sock *sock, uint64_t deadline_ns) {
+    uint64_t silent_ns = trpi_deadline_ns(SILENT_MS);
+    size_t kept = trpi_sock_links_kept(sock);
+    while (kept > 0 && trpi_left_ms(TRPI_MIN(silent_ns, deadline_ns)) != 0) {
+        trpi_sock_links_ask(sock);
+        confirm_until(sock, TRPI_MIN(trpi_deadline_ns(ASK_MS), deadline_ns));
+        size_t still_kept = trpi_sock_links_kept(sock);
+        if (still_kept < kept) {
+            silent_ns = trpi_deadline_ns(SILENT_MS);
+        }
+        kept = still_kept;
     }
 }
 

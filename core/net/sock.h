@@ -43,9 +43,10 @@ typedef enum trpi_sock_kind {
 TRP_CHECKED trp_code trpi_sock_open(trpi_net *net, trpi_sock_kind kind, trp_bytes id,
                                     trpi_sock **ret_sock, trp_error *err);
 void trpi_sock_close(trpi_sock *sock); /* NULL is fine */
-/* Waits, at most linger_ms, until what was sent is confirmed by all who can be reached, and closes.
- * What comes in meanwhile is dropped. What is still queued may go out after that:
- * trpi_net_close() waits for it, at most linger_ms. */
+/* Waits, at most linger_ms, until what was sent is confirmed by all who can be reached and listen,
+ * and closes. Who does not listen now costs a tenth of a second. What comes in meanwhile is
+ * dropped. What is still queued may go out after that: trpi_net_close() waits for it, at most
+ * linger_ms. */
 void trpi_sock_close_after(trpi_sock *sock, int linger_ms);
 
 /* endpoint: "tcp://127.0.0.1:6390", "tcp://127.0.0.1:*", "ipc:///path". ret_actual gets what was

@@ -147,10 +147,11 @@ static void accept_link(trpi_sock *sock, trpi_linked *linked, const trpi_stamp *
 
 /* NULL: the message begins no link. */
 static trpi_linked *accept_first(trpi_sock *sock, trp_bytes peer, const trpi_stamp *stamp) {
+    if (stamp->kind == TRPI_LINK_RESET) {
+        return NULL;
+    }
     if (!stamp->is_open || !trpi_sock_is_router(sock)) {
-        if (stamp->kind != TRPI_LINK_RESET) {
-            refuse(sock, peer, stamp);
-        }
+        refuse(sock, peer, stamp);
         return NULL;
     }
     trpi_linked *linked = trpi_links_add(&sock->links, peer);
@@ -297,19 +298,19 @@ static bool is_awaited(const trpi_linked *linked) {
     return !trpi_link_is_idle(&linked->link) && linked->link.away_since_ns == 0;
 }
 
-bool trpi_sock_links_wait(const trpi_sock *sock) {
+size_t trpi_sock_links_kept(const trpi_sock *sock) {
+    size_t kept = 0;
     const trpi_linked *linked = sock->links.busy;
-    while (linked != NULL && !is_awaited(linked)) {
-        linked = linked->next_busy;
+    for (; linked != NULL; linked = linked->next_busy) {
+        kept += is_awaited(linked) ? linked->window.count : 0;
     }
-    return linked != NULL;
+    return kept;
 }
 
-bool trpi_sock_links_ask(trpi_sock *sock) {
+void trpi_sock_links_ask(trpi_sock *sock) {
     for (trpi_linked *linked = sock->links.busy; linked != NULL; linked = linked->next_busy) {
         if (is_awaited(linked)) {
             send_word(sock, linked, TRPI_LINK_PROBE, false);
         }
     }
-    return trpi_sock_links_wait(sock);
 }

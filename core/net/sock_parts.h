@@ -67,8 +67,9 @@ int trpi_sock_link_send(trpi_sock *sock, trpi_linked *linked, trpi_frames *frame
 bool trpi_sock_link_take(trpi_sock *sock, trp_bytes peer, const trpi_stamp *stamp, size_t bytes);
 /* What time asks for. */
 void trpi_sock_links_tend(trpi_sock *sock, uint64_t now_ns);
-/* Asks all that have not confirmed everything. False: there is none that can be reached. */
-bool trpi_sock_links_ask(trpi_sock *sock);
-bool trpi_sock_links_wait(const trpi_sock *sock); /* there is one that has not, likewise */
+/* Asks all that can be reached and have not confirmed everything. */
+void trpi_sock_links_ask(trpi_sock *sock);
+/* So many messages have they not confirmed. */
+size_t trpi_sock_links_kept(const trpi_sock *sock);
 
 #endif

@@ -400,7 +400,7 @@ static void a_close_that_waits_sees_all_arrive(void **state) {
         assert_int_equal(
             trpi_sock_send(router, trp_bytes_of("d"), trp_bytes_of("word"), nobody, NULL), TRP_OK);
     }
-    while (trpi_sock_links_wait(router)) {
+    while (trpi_sock_links_kept(router) > 0) {
         trpi_poll_item items[] = {{.sock = dealer}, {.sock = router}};
         assert_true(trpi_now_ns() < deadline_ns);
         (void)!trpi_poll(items, 2, 100);
@@ -415,6 +415,28 @@ static void a_close_that_waits_sees_all_arrive(void **state) {
     trpi_sock_close_after(router, 5000); /* all is confirmed: no wait */
     assert_true(trpi_now_ns() - began_ns < 2000000000u);
     trpi_sock_close_after(dealer, 50); /* nobody is there */
+}
+
+static void who_does_not_listen_keeps_no_close_waiting(void **state) {
+    char endpoint[128] = "";
+    trpi_packet packet;
+    set_faults(0, 0);
+    trpi_sock *router = bound(TRPI_ROUTER, endpoint);
+    trpi_sock *dealer = connected(TRPI_DEALER, "d", endpoint);
+    introduce(dealer, router);
+    assert_int_equal(trpi_sock_send(router, trp_bytes_of("d"), trp_bytes_of("last"), nobody, NULL),
+                     TRP_OK);
+    uint64_t began_ns = trpi_now_ns();
+    trpi_sock_close_after(router, 5000);
+    assert_true(trpi_now_ns() - began_ns < 1000000000u);
+    trpi_poll_item item = {.sock = dealer};
+    while (trpi_sock_recv(dealer, &packet) != TRP_OK) {
+        assert_int_equal(trpi_poll(&item, 1, 5000), TRP_OK);
+    }
+    assert_int_equal(packet.header.size, strlen("last"));
+    assert_memory_equal(packet.header.data, "last", strlen("last"));
+    trpi_packet_release(&packet);
+    trpi_sock_close(dealer);
 }
 
 static void the_window_grows_and_shrinks_with_what_is_unconfirmed(void **state) {
@@ -461,6 +483,7 @@ int main(void) {
         WITH_NET(bare_words_go_beside_the_link),
         WITH_NET(whoever_does_not_listen_gets_no_copies),
         WITH_NET(a_close_that_waits_sees_all_arrive),
+        WITH_NET(who_does_not_listen_keeps_no_close_waiting),
         cmocka_unit_test(the_window_grows_and_shrinks_with_what_is_unconfirmed),
         cmocka_unit_test(a_link_that_rests_is_small),
     };
