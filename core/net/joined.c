@@ -92,7 +92,7 @@ bool trpi_joined_split(trp_bytes *header, trp_bytes *body) {
     }
     const unsigned char *frame = header->data;
     trp_bytes rest = {frame + 1, header->size - 1};
-    if (*frame != JOINED || !take_bytes(&rest, header) || (rest.size > 0 && body->size > 0)) {
+    if (*frame != JOINED || !take_bytes(&rest, header) || (rest.size > 0 && body->data != NULL)) {
         return false;
     }
     if (rest.size > 0) {

@@ -24,6 +24,7 @@ void trpi_stamp_put(unsigned char *out, const trpi_stamp *stamp) {
     put_u32(out, stamp->ack);
 }
 
+/* A life is not 0: only who is refused need not have one. */
 bool trpi_stamp_take(trp_bytes *frame, trpi_stamp *ret_stamp) {
     const unsigned char *at = frame->data;
     if (frame->size < TRPI_STAMP_SIZE || (*at & 0xf0u) != TRPI_STAMP_MARK) {
@@ -36,6 +37,9 @@ bool trpi_stamp_take(trp_bytes *frame, trpi_stamp *ret_stamp) {
                               .to = get_u32(at + 5),
                               .seq = get_u32(at + 9),
                               .ack = get_u32(at + 13)};
+    if (ret_stamp->from == 0 && ret_stamp->kind != TRPI_LINK_RESET) {
+        return false;
+    }
     *frame = (trp_bytes){at + TRPI_STAMP_SIZE, frame->size - TRPI_STAMP_SIZE};
     return true;
 }

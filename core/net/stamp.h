@@ -15,7 +15,7 @@
 #define TRPI_STAMP_MARK 0xe0u /* with the kind and two flags in its low half */
 
 void trpi_stamp_put(unsigned char *out, const trpi_stamp *stamp); /* that many bytes */
-/* Takes it off the frame. False: the frame has none, and stays as it is. */
+/* Takes it off the frame. False: the frame has none that can be, and stays as it is. */
 TRP_CHECKED bool trpi_stamp_take(trp_bytes *frame, trpi_stamp *ret_stamp);
 
 #endif
