@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "core/net/clock.h"
 #include "tests/lib/actors.h"
 #include "tests/lib/child.h"
 #include "tests/lib/cluster.h"
@@ -75,6 +76,18 @@ static void A06_orderly_exits_are_final_and_crashes_are_not(void **state) {
     assert_true(death.final);
     assert_int_equal(death.cause, TRP_CAUSE_NEVER_STARTED);
     assert_non_null(strstr(death.message, "asked to fail at start"));
+}
+
+/* Its driver has the reply, and has not looked at its connections since. */
+static void an_actor_that_ends_itself_does_not_wait_for_its_busy_driver(void **state) {
+    trp_actor actor = test_spawn(rt, NULL, NULL);
+    test_ask_number(rt, actor, "add", NULL);
+    TEST_OK(trp_monitor(rt, actor, err));
+    trp_code code;
+    test_ask(rt, actor, "leave", NULL, &code, NULL);
+    uint64_t left_ns = trpi_now_ns();
+    assert_int_equal(test_wait_death(rt, actor).cause, TRP_CAUSE_FINISHED);
+    assert_true(trpi_now_ns() - left_ns < 3000000000u);
 }
 
 static void A08_each_way_of_dying_is_told_apart(void **state) {
@@ -268,6 +281,7 @@ int main(int argc, char **argv) {
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(A06_orderly_exits_are_final_and_crashes_are_not),
+        cmocka_unit_test(an_actor_that_ends_itself_does_not_wait_for_its_busy_driver),
         cmocka_unit_test(A08_each_way_of_dying_is_told_apart),
         cmocka_unit_test(A08_a_dead_node_is_the_cause_of_its_actors_deaths),
         cmocka_unit_test(a_dead_actors_own_children_go_with_it),
