@@ -15,10 +15,12 @@ static trp_code make_root(bench *b, trp_error *err) {
     if (b->dir[0] != '\0') {
         return TRP_OK;
     }
-    TRPI_SET(b->dir, "/tmp/troupe-bench-XXXXXX");
+    const char *parent = getenv("TMPDIR");
+    parent = parent != NULL && parent[0] == '/' ? parent : "/tmp";
+    trpi_format(b->dir, sizeof(b->dir), "%s/troupe-bench-XXXXXX", parent);
     if (mkdtemp(b->dir) == NULL) {
         b->dir[0] = '\0';
-        return trpi_fail(err, TRP_EIO, "/tmp: %s", strerror(errno));
+        return trpi_fail(err, TRP_EIO, "directory in %s: %s", parent, strerror(errno));
     }
     if (setenv("TROUPE_SESSION_ROOT", b->dir, 1) != 0) {
         return trpi_fail(err, TRP_ENOMEM, "environment: out of memory");

@@ -1,10 +1,13 @@
 /* bench_many.c: as many actors at once as one machine holds. Spawns them all, waits until each has
  * answered, looks at what the processes hold, and ends them. */
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
-#include <sys/resource.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "actors/bin/bench.h"
+#include "core/sys/file.h"
 
 #define ACTORS 1000
 #define LOOKED_AT 50 /* workers whose memory is read: reading it takes 0.2 ms each */
@@ -23,12 +26,25 @@ static const bench_row rows[] = {
     {"many_actors_head", "MB", "resident memory of the head with all of them", BENCH_WARM, NULL,
      true},
     {"many_actors_node", "MB", "resident memory of the node daemon", BENCH_WARM, NULL, true},
+    {"many_actors_head_cpu", "us", "CPU time of the head for one start", BENCH_WARM, NULL, true},
+    {"many_actors_node_cpu", "us", "CPU time of the node daemon for one start", BENCH_WARM, NULL,
+     true},
     {"many_actors_driver", "MB", "resident memory of the driver that is connected to all",
      BENCH_WARM, NULL, true},
     {"many_actors_call_all", "/s", "one call to each, then all results", BENCH_WARM, NULL, true},
     {"many_actors_end", "/s", "killed until their processes are gone", BENCH_WARM, NULL, true},
 };
-enum { ROW_PRIVATE, ROW_PSS, ROW_HEAD, ROW_NODE, ROW_DRIVER, ROW_CALLS, ROW_END };
+enum {
+    ROW_PRIVATE,
+    ROW_PSS,
+    ROW_HEAD,
+    ROW_NODE,
+    ROW_HEAD_CPU,
+    ROW_NODE_CPU,
+    ROW_DRIVER,
+    ROW_CALLS,
+    ROW_END
+};
 
 static trp_code spawn_all(bench *b, crowd *c, size_t want, trp_error *err) {
     trp_spawn_options options = {.schedule = TRP_SCHEDULE_SPREAD};
@@ -70,6 +86,24 @@ static trp_code await_all(bench *b, crowd *c, trp_error *err) {
     return code;
 }
 
+/* Since it began: fields 14 and 15 of /proc/PID/stat, behind a name in brackets. */
+static double cpu_us(int64_t pid) {
+    char path[64];
+    trp_buf text = {0};
+    unsigned long long user = 0, system = 0;
+    trpi_format(path, sizeof(path), "/proc/%" PRId64 "/stat", pid);
+    if (trpi_file_read(path, 0, &text, NULL) == TRP_OK && trp_buf_append(&text, "", 1) == TRP_OK) {
+        const char *behind = strrchr((const char *)text.data, ')');
+        if (behind == NULL ||
+            sscanf(behind + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &user,
+                   &system) != 2) {
+            user = system = 0;
+        }
+    }
+    trp_buf_release(&text);
+    return (double)(user + system) * 1e6 / (double)sysconf(_SC_CLK_TCK);
+}
+
 static void add_value(bench *b, int row, double value) {
     bench_figure_add(b, &rows[row])->troupe = value;
 }
@@ -94,6 +128,8 @@ static trp_code measure_memory(bench *b, const crowd *c, trp_error *err) {
         add_value(b, ROW_PSS, pss_mb / (double)looked_at);
         add_value(b, ROW_HEAD, bench_memory_mb(head, "status", "VmRSS:"));
         add_value(b, ROW_NODE, bench_memory_mb(node, "status", "VmRSS:"));
+        add_value(b, ROW_HEAD_CPU, cpu_us(head) / (double)c->count);
+        add_value(b, ROW_NODE_CPU, cpu_us(node) / (double)c->count * (double)b->nodes);
         add_value(b, ROW_DRIVER, bench_memory_mb(getpid(), "status", "VmRSS:"));
     }
     return code;
