@@ -16,6 +16,7 @@
 
 #include "tests/lib/actors.h"
 #include "tests/lib/cluster.h"
+#include "tests/lib/methods.h"
 
 enum { WAIT_MS = 30000 };
 
@@ -29,18 +30,6 @@ typedef struct flaky {
     bool saw_cancel;
 } flaky;
 
-static long number_in(trp_bytes args) {
-    char text[32];
-    snprintf(text, sizeof text, "%.*s", (int)args.size, args.size ? (const char *)args.data : "");
-    return strtol(text, NULL, 10);
-}
-
-static void sleep_ms(long ms) {
-    struct timespec left = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
-    while (nanosleep(&left, &left) != 0) {
-    }
-}
-
 static trp_code flaky_raise(trp_context *ctx, void *state, trp_bytes args, trp_buf *reply,
                             trp_error *err) {
     char type[32];
@@ -52,7 +41,7 @@ static trp_code flaky_raise(trp_context *ctx, void *state, trp_bytes args, trp_b
 static trp_code flaky_after(trp_context *ctx, void *state, trp_bytes args, trp_buf *reply,
                             trp_error *err) {
     flaky *self = state;
-    if (++self->runs < number_in(args)) {
+    if (++self->runs < test_number_of(args)) {
         return trp_raise(err, "Busy", "run %ld", self->runs);
     }
     return trp_buf_printf(reply, "%ld", self->runs);
@@ -71,14 +60,14 @@ static trp_code flaky_reset(trp_context *ctx, void *state, trp_bytes args, trp_b
 
 static trp_code flaky_sleep(trp_context *ctx, void *state, trp_bytes args, trp_buf *reply,
                             trp_error *err) {
-    sleep_ms(number_in(args));
+    test_sleep_ms(test_number_of(args));
     return trp_buf_printf(reply, "slept");
 }
 
 static trp_code flaky_until_canceled(trp_context *ctx, void *state, trp_bytes args, trp_buf *reply,
                                      trp_error *err) {
     for (int i = 0; i < 10000 && !trp_context_canceled(ctx); i++) {
-        sleep_ms(2);
+        test_sleep_ms(2);
     }
     ((flaky *)state)->saw_cancel = trp_context_canceled(ctx);
     return TRP_OK;
@@ -93,7 +82,7 @@ static trp_code flaky_saw_cancel(trp_context *ctx, void *state, trp_bytes args, 
 static trp_code flaky_relay(trp_context *ctx, void *state, trp_bytes args, trp_buf *reply,
                             trp_error *err) {
     trp_runtime *own = trp_context_runtime(ctx, err);
-    trp_actor inner = {(uint64_t)number_in(args)};
+    trp_actor inner = {(uint64_t)test_number_of(args)};
     return own == NULL
                ? err->code
                : trp_ask(own, inner, "raise", trp_bytes_of("KeyError"), WAIT_MS, reply, err);

@@ -14,6 +14,7 @@
 
 #include "tests/lib/actors.h"
 #include "tests/lib/cluster.h"
+#include "tests/lib/methods.h"
 
 enum { WAIT_MS = 30000 };
 
@@ -27,20 +28,8 @@ typedef struct member {
     long stop_ms; /* that its stop hook takes */
 } member;
 
-static long number_in(trp_bytes args) {
-    char text[32];
-    snprintf(text, sizeof text, "%.*s", (int)args.size, args.size ? (const char *)args.data : "");
-    return strtol(text, NULL, 10);
-}
-
-static void sleep_ms(long ms) {
-    struct timespec left = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
-    while (nanosleep(&left, &left) != 0) {
-    }
-}
-
 static trp_code member_start(trp_context *ctx, void *state, trp_bytes args, trp_error *err) {
-    ((member *)state)->stop_ms = number_in(args);
+    ((member *)state)->stop_ms = test_number_of(args);
     return TRP_OK;
 }
 
@@ -55,12 +44,12 @@ static void member_stop(trp_context *ctx, void *state) {
     if (own == NULL || trp_kv_put(own, key, trp_bytes_of(count), &err) != TRP_OK) {
         fprintf(stderr, "%s is not written: %s\n", key, err.message);
     }
-    sleep_ms(self->stop_ms);
+    test_sleep_ms(self->stop_ms);
 }
 
 static trp_code member_add(trp_context *ctx, void *state, trp_bytes args, trp_buf *reply,
                            trp_error *err) {
-    sleep_ms(number_in(args));
+    test_sleep_ms(test_number_of(args));
     return trp_buf_printf(reply, "%ld", ++((member *)state)->count);
 }
 
@@ -72,13 +61,15 @@ static trp_code member_pid(trp_context *ctx, void *state, trp_bytes args, trp_bu
 static trp_code member_link(trp_context *ctx, void *state, trp_bytes args, trp_buf *reply,
                             trp_error *err) {
     trp_runtime *own = trp_context_runtime(ctx, err);
-    return own == NULL ? err->code : trp_link(own, (trp_actor){(uint64_t)number_in(args)}, err);
+    return own == NULL ? err->code
+                       : trp_link(own, (trp_actor){(uint64_t)test_number_of(args)}, err);
 }
 
 static trp_code member_unlink(trp_context *ctx, void *state, trp_bytes args, trp_buf *reply,
                               trp_error *err) {
     trp_runtime *own = trp_context_runtime(ctx, err);
-    return own == NULL ? err->code : trp_unlink(own, (trp_actor){(uint64_t)number_in(args)}, err);
+    return own == NULL ? err->code
+                       : trp_unlink(own, (trp_actor){(uint64_t)test_number_of(args)}, err);
 }
 
 static trp_code member_sees(trp_context *ctx, void *state, trp_bytes args, trp_buf *reply,

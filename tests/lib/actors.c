@@ -13,6 +13,7 @@
 
 #include "tests/lib/child.h"
 #include "tests/lib/cluster.h"
+#include "tests/lib/methods.h"
 
 enum { CALL_TIMEOUT_MS = 30000 };
 
@@ -22,25 +23,9 @@ typedef struct subject {
     long count;
 } subject;
 
-static const char *text_of(trp_bytes args, char *out, size_t size) {
-    snprintf(out, size, "%.*s", (int)args.size, args.size > 0 ? (const char *)args.data : "");
-    return out;
-}
-
-static long number_of(trp_bytes args) {
-    char text[32];
-    return strtol(text_of(args, text, sizeof text), NULL, 10);
-}
-
-static void sleep_ms(long ms) {
-    struct timespec left = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
-    while (nanosleep(&left, &left) != 0) {
-    }
-}
-
 static trp_code subject_start(trp_context *ctx, void *state, trp_bytes args, trp_error *err) {
     char what[32];
-    text_of(args, what, sizeof what);
+    test_text_of(args, what, sizeof what);
     if (strcmp(what, "fail") == 0) {
         err->code = TRP_EUSER;
         snprintf(err->message, sizeof err->message, "asked to fail at start");
@@ -50,7 +35,7 @@ static trp_code subject_start(trp_context *ctx, void *state, trp_bytes args, trp
         raise(SIGSEGV);
     }
     if (strcmp(what, "sleep") == 0) {
-        sleep_ms(3600000);
+        test_sleep_ms(3600000);
     }
     return TRP_OK;
 }
@@ -62,7 +47,7 @@ static trp_code subject_add(trp_context *ctx, void *state, trp_bytes args, trp_b
 
 static trp_code subject_crash_at(trp_context *ctx, void *state, trp_bytes args, trp_buf *reply,
                                  trp_error *err) {
-    if (((subject *)state)->count + 1 == number_of(args)) {
+    if (((subject *)state)->count + 1 == test_number_of(args)) {
         raise(SIGKILL);
     }
     return subject_add(ctx, state, args, reply, err);
@@ -75,19 +60,19 @@ static trp_code subject_pid(trp_context *ctx, void *state, trp_bytes args, trp_b
 
 static trp_code subject_sleep(trp_context *ctx, void *state, trp_bytes args, trp_buf *reply,
                               trp_error *err) {
-    sleep_ms(number_of(args));
+    test_sleep_ms(test_number_of(args));
     return trp_buf_printf(reply, "slept");
 }
 
 static trp_code subject_exit(trp_context *ctx, void *state, trp_bytes args, trp_buf *reply,
                              trp_error *err) {
-    exit((int)number_of(args));
+    exit((int)test_number_of(args));
 }
 
 static trp_code subject_raise(trp_context *ctx, void *state, trp_bytes args, trp_buf *reply,
                               trp_error *err) {
-    fprintf(stderr, "subject raises %ld\n", number_of(args));
-    raise((int)number_of(args));
+    fprintf(stderr, "subject raises %ld\n", test_number_of(args));
+    raise((int)test_number_of(args));
     return TRP_OK;
 }
 
@@ -107,7 +92,7 @@ static trp_code subject_fail(trp_context *ctx, void *state, trp_bytes args, trp_
 static trp_code subject_getenv(trp_context *ctx, void *state, trp_bytes args, trp_buf *reply,
                                trp_error *err) {
     char name[64];
-    const char *value = getenv(text_of(args, name, sizeof name));
+    const char *value = getenv(test_text_of(args, name, sizeof name));
     return trp_buf_printf(reply, "%s", value != NULL ? value : "(unset)");
 }
 
@@ -119,7 +104,7 @@ static trp_code subject_devices(trp_context *ctx, void *state, trp_bytes args, t
 static trp_code subject_print(trp_context *ctx, void *state, trp_bytes args, trp_buf *reply,
                               trp_error *err) {
     char text[256];
-    text_of(args, text, sizeof text);
+    test_text_of(args, text, sizeof text);
     printf("out: %s\n", text);
     fprintf(stderr, "err: %s\n", text);
     return TRP_OK;
@@ -197,7 +182,7 @@ const char *test_ask(trp_runtime *rt, trp_actor actor, const char *method, const
     } else {
         test_check_ok(code, err, method, __FILE__, __LINE__);
     }
-    text_of(code == TRP_OK ? trp_buf_bytes(&reply) : (trp_bytes){0}, answer, sizeof answer);
+    test_text_of(code == TRP_OK ? trp_buf_bytes(&reply) : (trp_bytes){0}, answer, sizeof answer);
     trp_buf_release(&reply);
     return answer;
 }

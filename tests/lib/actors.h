@@ -5,14 +5,22 @@
 #include <troupe/runtime.h>
 
 /* "subject": counts, sleeps, dies in every way and tells what it sees. Its constructor's argument,
- * if any, is what to do there: "fail", "crash" or "sleep". Methods (arguments are text): add -> the
- * next number, as text, from 1 crash_at N      like add, but SIGKILLs itself instead of answering
- * when it would reach N pid             -> process id sleep MS        -> "slept" exit CODE exits in
- * the middle of the method raise SIGNAL    raises it leave           trp_context_exit() fail ->
- * TRP_EUSER "asked to fail" devices         -> CUDA_VISIBLE_DEVICES as the process sees it getenv
- * NAME     -> value print TEXT      on stdout and stderr spawn           a child subject that this
- * actor owns -> its actor id fork            a child process that sleeps for ever -> its pid echo
- * BYTES      -> BYTES */
+ * if any, is what to do there: "fail", "crash" or "sleep". Methods (arguments are text):
+ *
+ *   add             -> the next number, as text, from 1
+ *   crash_at N      like add, but SIGKILLs itself instead of answering when it would reach N
+ *   pid             -> process id
+ *   sleep MS        -> "slept"
+ *   exit CODE       exits in the middle of the method
+ *   raise SIGNAL    raises it
+ *   leave           trp_context_exit()
+ *   fail            -> TRP_EUSER "asked to fail"
+ *   devices         -> CUDA_VISIBLE_DEVICES as the process sees it
+ *   getenv NAME     -> value
+ *   print TEXT      on stdout and stderr
+ *   spawn           a child subject that this actor owns -> its actor id
+ *   fork            a child process that sleeps for ever -> its pid
+ *   echo BYTES      -> BYTES */
 extern const trp_actor_type test_subject_type;
 
 /* A table with just that, for trp_init(). */

@@ -8,11 +8,11 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "core/base/base.h"
 #include "core/net/clock.h"
+#include "tests/lib/methods.h"
 
 typedef struct porter {
     int log;
@@ -21,22 +21,6 @@ typedef struct porter {
     atomic_int inside; /* of meet */
     atomic_int busy, busy_max;
 } porter;
-
-static void text_of(trp_bytes args, char *out, size_t size) {
-    trpi_format(out, size, "%.*s", (int)args.size, args.size ? (const char *)args.data : "");
-}
-
-static long number_of(trp_bytes args) {
-    char text[32];
-    text_of(args, text, sizeof text);
-    return atol(text);
-}
-
-static void sleep_ms(long ms) {
-    struct timespec left = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
-    while (nanosleep(&left, &left) != 0) {
-    }
-}
 
 static void note(porter *self, const char *what) {
     char line[64];
@@ -51,7 +35,7 @@ static void note(porter *self, const char *what) {
 static trp_code start(trp_context *ctx, void *state, trp_bytes args, trp_error *err) {
     porter *self = state;
     char text[256];
-    text_of(args, text, sizeof text);
+    test_text_of(args, text, sizeof text);
     char *what = strchr(text, ' ');
     if (what) {
         *what++ = '\0';
@@ -63,20 +47,20 @@ static trp_code start(trp_context *ctx, void *state, trp_bytes args, trp_error *
         return trp_raise(err, "KeyError", "no key %d", 7);
     }
     if (what && strcmp(what, "slow") == 0) {
-        sleep_ms(300);
+        test_sleep_ms(300);
     }
     note(self, "start");
     return TRP_OK;
 }
 
 static void stop(trp_context *ctx, void *state) {
-    sleep_ms(50);
+    test_sleep_ms(50);
     note(state, "stop");
 }
 
 static void stop_never(trp_context *ctx, void *state) {
     note(state, "stop");
-    sleep_ms(3600000);
+    test_sleep_ms(3600000);
 }
 
 static trp_code save(trp_context *ctx, void *state, trp_buf *saved, trp_error *err) {
@@ -88,7 +72,7 @@ static trp_code load(trp_context *ctx, void *state, trp_bytes saved, trp_error *
     if (saved.size == 3 && memcmp(saved.data, "bad", 3) == 0) {
         return trp_raise(err, "ValueError", "not a number");
     }
-    ((porter *)state)->count = number_of(saved);
+    ((porter *)state)->count = test_number_of(saved);
     note(state, "load");
     return TRP_OK;
 }
@@ -114,17 +98,17 @@ static trp_code count(trp_context *ctx, void *state, trp_bytes args, trp_buf *re
 static trp_code sleep_(trp_context *ctx, void *state, trp_bytes args, trp_buf *reply,
                        trp_error *err) {
     note(state, "sleep");
-    sleep_ms(number_of(args));
+    test_sleep_ms(test_number_of(args));
     return trp_buf_printf(reply, "slept");
 }
 
 static trp_code meet(trp_context *ctx, void *state, trp_bytes args, trp_buf *reply,
                      trp_error *err) {
     porter *self = state;
-    int wanted = (int)number_of(args), tries = 5000;
+    int wanted = (int)test_number_of(args), tries = 5000;
     atomic_fetch_add(&self->inside, 1);
     while (atomic_load(&self->inside) < wanted && tries-- > 0) {
-        sleep_ms(1);
+        test_sleep_ms(1);
     }
     return trp_buf_printf(reply, tries > 0 ? "met" : "alone");
 }
@@ -135,7 +119,7 @@ static trp_code busy(trp_context *ctx, void *state, trp_bytes args, trp_buf *rep
     int now = atomic_fetch_add(&self->busy, 1) + 1, max = atomic_load(&self->busy_max);
     while (now > max && !atomic_compare_exchange_weak(&self->busy_max, &max, now)) {
     }
-    sleep_ms(number_of(args));
+    test_sleep_ms(test_number_of(args));
     atomic_fetch_sub(&self->busy, 1);
     return TRP_OK;
 }
@@ -150,7 +134,7 @@ static trp_code until_canceled(trp_context *ctx, void *state, trp_bytes args, tr
     int tries = 5000;
     note(state, "until_canceled");
     while (!trp_context_canceled(ctx) && tries-- > 0) {
-        sleep_ms(1);
+        test_sleep_ms(1);
     }
     note(state, tries > 0 ? "canceled" : "not canceled");
     return trp_buf_printf(reply, "%s", tries > 0 ? "canceled" : "not");
@@ -159,7 +143,7 @@ static trp_code until_canceled(trp_context *ctx, void *state, trp_bytes args, tr
 static void *answer_when_canceled(void *arg) {
     porter *self = arg;
     for (int tries = 0; tries < 5000 && !trp_promise_canceled(self->promise); tries++) {
-        sleep_ms(1);
+        test_sleep_ms(1);
     }
     note(self, trp_promise_canceled(self->promise) ? "canceled" : "not canceled");
     trp_promise_resolve(self->promise, trp_bytes_of("late"));
@@ -178,7 +162,7 @@ static trp_code defer_canceled(trp_context *ctx, void *state, trp_bytes args, tr
 }
 
 static void *answer_later(void *arg) {
-    sleep_ms(200);
+    test_sleep_ms(200);
     trp_promise_resolve(((porter *)arg)->promise, trp_bytes_of("late"));
     return NULL;
 }
@@ -207,7 +191,7 @@ static trp_code leave(trp_context *ctx, void *state, trp_bytes args, trp_buf *re
 
 static trp_code save_now(trp_context *ctx, void *state, trp_bytes args, trp_buf *reply,
                          trp_error *err) {
-    trp_code code = trp_context_save(ctx, args.size ? (uint64_t)number_of(args) : 10000, err);
+    trp_code code = trp_context_save(ctx, args.size ? (uint64_t)test_number_of(args) : 10000, err);
     return code == TRP_OK ? trp_buf_printf(reply, "saved") : code;
 }
 
@@ -239,9 +223,9 @@ static trp_code pass_on(trp_context *ctx, void *state, trp_bytes args, trp_buf *
 
 static trp_code beat(trp_context *ctx, void *state, trp_bytes args, trp_buf *reply,
                      trp_error *err) {
-    sleep_ms(300);
+    test_sleep_ms(300);
     trp_context_beat(ctx);
-    sleep_ms(300);
+    test_sleep_ms(300);
     return TRP_OK;
 }
 
@@ -254,8 +238,8 @@ static trp_code narrow(trp_context *ctx, void *state, trp_bytes args, trp_buf *r
         return trp_raise(err, "Error", "statm");
     }
     fclose(file);
-    rlim_t most =
-        number_of(args) ? RLIM_INFINITY : (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + (1 << 20);
+    rlim_t most = test_number_of(args) ? RLIM_INFINITY
+                                       : (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + (1 << 20);
     struct rlimit limit = {most, RLIM_INFINITY};
     return setrlimit(RLIMIT_AS, &limit) == 0 ? TRP_OK : trp_raise(err, "Error", "setrlimit");
 }
@@ -263,7 +247,7 @@ static trp_code narrow(trp_context *ctx, void *state, trp_bytes args, trp_buf *r
 static trp_code stamp(trp_context *ctx, void *state, trp_bytes args, trp_buf *reply,
                       trp_error *err) {
     char path[256];
-    text_of(args, path, sizeof path);
+    test_text_of(args, path, sizeof path);
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0 || ftruncate(fd, sizeof(uint64_t)) != 0) {
         return trp_raise(err, "Error", "open %s", path);

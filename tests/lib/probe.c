@@ -16,6 +16,7 @@
 #include "core/sys/host.h"
 #include "core/sys/process.h"
 #include "tests/lib/child.h"
+#include "tests/lib/methods.h"
 
 /* ---- The actor ---- */
 
@@ -27,19 +28,9 @@ typedef struct probe {
     long count;
 } probe;
 
-static void text_of(trp_bytes args, char *out, size_t size) {
-    trpi_format(out, size, "%.*s", (int)args.size, args.size ? (const char *)args.data : "");
-}
-
-static void sleep_ms(long ms) {
-    struct timespec left = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
-    while (nanosleep(&left, &left) != 0) {
-    }
-}
-
 static trp_code probe_start(trp_context *ctx, void *state, trp_bytes args, trp_error *err) {
     char what[32];
-    text_of(args, what, sizeof what);
+    test_text_of(args, what, sizeof what);
     if (strcmp(what, "fail") == 0) {
         err->code = TRP_EUSER;
         TRPI_SET(err->message, "asked to fail");
@@ -49,10 +40,10 @@ static trp_code probe_start(trp_context *ctx, void *state, trp_bytes args, trp_e
         raise(SIGSEGV);
     }
     if (strcmp(what, "slow") == 0) {
-        sleep_ms(5);
+        test_sleep_ms(5);
     }
     if (strcmp(what, "hang") == 0) {
-        sleep_ms(3600000);
+        test_sleep_ms(3600000);
     }
     return TRP_OK;
 }
@@ -64,7 +55,7 @@ static void probe_stop(trp_context *ctx, void *state) {
 static void probe_signal(trp_context *ctx, void *state, trp_bytes data) {
     probe *self = state;
     char number[16];
-    text_of(data, number, sizeof number);
+    test_text_of(data, number, sizeof number);
     if (data.size > 0) {
         int last = atomic_exchange(&self->last, atoi(number));
         if (atoi(number) <= last) {
@@ -79,9 +70,9 @@ static trp_code probe_order(trp_context *ctx, void *state, trp_bytes args, trp_b
                             trp_error *err) {
     probe *self = state;
     char number[16];
-    text_of(args, number, sizeof number);
+    test_text_of(args, number, sizeof number);
     for (int i = 0; i < 5000 && atomic_load(&self->last) != atoi(number); i++) {
-        sleep_ms(2);
+        test_sleep_ms(2);
     }
     return trp_buf_printf(reply, "%d %s", atomic_load(&self->last),
                           atomic_load(&self->disorderly) ? "disorderly" : "in order");
@@ -123,7 +114,7 @@ static trp_code probe_fail(trp_context *ctx, void *state, trp_bytes args, trp_bu
 static trp_code probe_exit(trp_context *ctx, void *state, trp_bytes args, trp_buf *reply,
                            trp_error *err) {
     char code[16];
-    text_of(args, code, sizeof code);
+    test_text_of(args, code, sizeof code);
     exit(atoi(code));
 }
 
@@ -134,7 +125,7 @@ static trp_code probe_leave(trp_context *ctx, void *state, trp_bytes args, trp_b
 }
 
 static void *leave_soon(void *arg) {
-    sleep_ms(50);
+    test_sleep_ms(50);
     trp_context_exit(arg);
     return NULL;
 }
@@ -162,7 +153,7 @@ static trp_code probe_burst(trp_context *ctx, void *state, trp_bytes args, trp_b
 static trp_code probe_print(trp_context *ctx, void *state, trp_bytes args, trp_buf *reply,
                             trp_error *err) {
     char text[256];
-    text_of(args, text, sizeof text);
+    test_text_of(args, text, sizeof text);
     printf("out %s\n", text);
     fprintf(stderr, "err %s\n", text);
     return TRP_OK;
@@ -187,7 +178,7 @@ static trp_code probe_signaled(trp_context *ctx, void *state, trp_bytes args, tr
                                trp_error *err) {
     probe *self = state;
     for (int i = 0; i < 5000 && atomic_load(&self->signals) == 0; i++) {
-        sleep_ms(2);
+        test_sleep_ms(2);
     }
     return trp_buf_printf(reply, "%d", atomic_load(&self->signals));
 }
@@ -198,7 +189,7 @@ static trp_code probe_defer(trp_context *ctx, void *state, trp_bytes args, trp_b
 }
 
 static void *resolve_soon(void *arg) {
-    sleep_ms(100);
+    test_sleep_ms(100);
     trp_promise_resolve(((probe *)arg)->promise, trp_bytes_of("later"));
     return NULL;
 }
@@ -208,10 +199,10 @@ static trp_code probe_resolve(trp_context *ctx, void *state, trp_bytes args, trp
                               trp_error *err) {
     char ms[16];
     pthread_t thread;
-    text_of(args, ms, sizeof ms);
+    test_text_of(args, ms, sizeof ms);
     pthread_create(&thread, NULL, resolve_soon, state);
     pthread_detach(thread);
-    sleep_ms(atol(ms));
+    test_sleep_ms(atol(ms));
     return TRP_OK;
 }
 
@@ -323,7 +314,7 @@ bool test_process_gone(pid_t pid) {
         if (trpi_process_start_time(pid) == 0) {
             return true;
         }
-        sleep_ms(5);
+        test_sleep_ms(5);
     }
     return false;
 }

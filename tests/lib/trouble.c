@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "core/net/clock.h"
 #include "tests/lib/child.h"
+#include "tests/lib/methods.h"
 
 #define BEAT_MS 20
 
@@ -17,27 +17,14 @@ typedef struct trouble {
     long lingers_ms;
 } trouble;
 
-static long number_of(trp_bytes args) {
-    char text[16];
-    trpi_format(text, sizeof text, "%.*s", (int)args.size,
-                args.size ? (const char *)args.data : "");
-    return atol(text);
-}
-
-static void sleep_ms(long ms) {
-    struct timespec left = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
-    while (nanosleep(&left, &left) != 0) {
-    }
-}
-
 static trp_code trouble_start(trp_context *ctx, void *state, trp_bytes args, trp_error *err) {
-    sleep_ms(number_of(args));
+    test_sleep_ms(test_number_of(args));
     return TRP_OK;
 }
 
 static void trouble_stop(trp_context *ctx, void *state) {
     fprintf(stderr, "stop hook\n");
-    sleep_ms(((trouble *)state)->lingers_ms);
+    test_sleep_ms(((trouble *)state)->lingers_ms);
 }
 
 static trp_code trouble_save(trp_context *ctx, void *state, trp_buf *saved, trp_error *err) {
@@ -46,13 +33,13 @@ static trp_code trouble_save(trp_context *ctx, void *state, trp_buf *saved, trp_
 
 static trp_code run_sleep(trp_context *ctx, void *state, trp_bytes args, trp_buf *reply,
                           trp_error *err) {
-    sleep_ms(number_of(args));
+    test_sleep_ms(test_number_of(args));
     return trp_buf_printf(reply, "slept");
 }
 
 static trp_code run_spin(trp_context *ctx, void *state, trp_bytes args, trp_buf *reply,
                          trp_error *err) {
-    uint64_t until_ns = trpi_deadline_ns((uint64_t)number_of(args));
+    uint64_t until_ns = trpi_deadline_ns((uint64_t)test_number_of(args));
     while (trpi_now_ns() < until_ns) {
     }
     return TRP_OK;
@@ -60,8 +47,8 @@ static trp_code run_spin(trp_context *ctx, void *state, trp_bytes args, trp_buf 
 
 static trp_code run_beat(trp_context *ctx, void *state, trp_bytes args, trp_buf *reply,
                          trp_error *err) {
-    for (long left = number_of(args); left > 0; left -= BEAT_MS) {
-        sleep_ms(BEAT_MS);
+    for (long left = test_number_of(args); left > 0; left -= BEAT_MS) {
+        test_sleep_ms(BEAT_MS);
         trp_context_beat(ctx);
     }
     return trp_buf_printf(reply, "beaten");
@@ -69,7 +56,7 @@ static trp_code run_beat(trp_context *ctx, void *state, trp_bytes args, trp_buf 
 
 static trp_code run_eat(trp_context *ctx, void *state, trp_bytes args, trp_buf *reply,
                         trp_error *err) {
-    size_t size = (size_t)number_of(args) << 20;
+    size_t size = (size_t)test_number_of(args) << 20;
     char *data = malloc(size);
     if (!data) {
         return TRP_ENOMEM;
@@ -80,7 +67,7 @@ static trp_code run_eat(trp_context *ctx, void *state, trp_bytes args, trp_buf *
 
 static trp_code run_linger(trp_context *ctx, void *state, trp_bytes args, trp_buf *reply,
                            trp_error *err) {
-    ((trouble *)state)->lingers_ms = number_of(args);
+    ((trouble *)state)->lingers_ms = test_number_of(args);
     return TRP_OK;
 }
 

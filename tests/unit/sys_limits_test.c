@@ -10,39 +10,20 @@
 
 #include <cmocka.h>
 
-#include "core/sys/file.h"
 #include "core/sys/limits.h"
-
-static char root[64];
-
-static int setup(void **state) {
-    trpi_format(root, sizeof root, "/tmp/limits-test-%d", (int)getpid());
-    return 0;
-}
-
-static int teardown(void **state) {
-    return trpi_dir_remove(root, NULL) == TRP_OK ? 0 : -1;
-}
-
-static void put(const char *file, const char *text) {
-    char path[512], dir[512];
-    trpi_format(path, sizeof path, "%s%s", root, file);
-    trpi_format(dir, sizeof dir, "%.*s", (int)(strrchr(path, '/') - path), path);
-    assert_int_equal(trpi_dir_make(dir, 0700, NULL), TRP_OK);
-    assert_int_equal(trpi_file_write_atomic(path, trp_bytes_of(text), NULL), TRP_OK);
-}
+#include "tests/lib/fake_root.h"
 
 static void put_host(void) {
-    assert_int_equal(trpi_dir_remove(root, NULL), TRP_OK);
-    put("/proc/loadavg", "1.50 0.20 0.30 3/1200 4711\n");
-    put("/proc/sys/kernel/pid_max", "32768\n");
-    put("/proc/sys/kernel/threads-max", "192730\n");
-    put("/proc/self/cgroup", "0::/user.slice/job\n");
+    test_root_clear();
+    test_root_put("/proc/loadavg", "1.50 0.20 0.30 3/1200 4711\n");
+    test_root_put("/proc/sys/kernel/pid_max", "32768\n");
+    test_root_put("/proc/sys/kernel/threads-max", "192730\n");
+    test_root_put("/proc/self/cgroup", "0::/user.slice/job\n");
 }
 
 static void expect(const char *what, uint64_t limit, uint64_t used) {
     trpi_tasks tasks;
-    assert_true(trpi_tasks_look(root, &tasks));
+    assert_true(trpi_tasks_look(test_root, &tasks));
     assert_string_equal(tasks.what, what);
     assert_int_equal(tasks.limit, limit);
     assert_int_equal(tasks.used, used);
@@ -55,25 +36,25 @@ static void the_host_limits_tasks_by_their_numbers(void **state) {
 
 static void a_group_above_ours_that_is_tighter_counts(void **state) {
     put_host();
-    put("/sys/fs/cgroup/user.slice/job/pids.max", "max\n");
-    put("/sys/fs/cgroup/user.slice/job/pids.current", "5\n");
-    put("/sys/fs/cgroup/user.slice/pids.max", "1000\n");
-    put("/sys/fs/cgroup/user.slice/pids.current", "990\n");
+    test_root_put("/sys/fs/cgroup/user.slice/job/pids.max", "max\n");
+    test_root_put("/sys/fs/cgroup/user.slice/job/pids.current", "5\n");
+    test_root_put("/sys/fs/cgroup/user.slice/pids.max", "1000\n");
+    test_root_put("/sys/fs/cgroup/user.slice/pids.current", "990\n");
     expect("/sys/fs/cgroup/user.slice/pids.max", 1000, 990);
 }
 
 static void a_container_sees_its_group_at_the_top(void **state) {
     put_host();
-    put("/proc/self/cgroup", "7:cpu:/x\n8:pids:/docker/1234\n");
-    put("/sys/fs/cgroup/pids/pids.max", "512\n");
-    put("/sys/fs/cgroup/pids/pids.current", "600\n"); /* the limit was lowered */
+    test_root_put("/proc/self/cgroup", "7:cpu:/x\n8:pids:/docker/1234\n");
+    test_root_put("/sys/fs/cgroup/pids/pids.max", "512\n");
+    test_root_put("/sys/fs/cgroup/pids/pids.current", "600\n"); /* the limit was lowered */
     expect("/sys/fs/cgroup/pids/pids.max", 512, 600);
 }
 
 static void without_proc_nothing_is_known(void **state) {
     trpi_tasks tasks;
-    assert_int_equal(trpi_dir_remove(root, NULL), TRP_OK);
-    assert_false(trpi_tasks_look(root, &tasks));
+    test_root_clear();
+    assert_false(trpi_tasks_look(test_root, &tasks));
     assert_true(trpi_tasks_look("", &tasks)); /* this machine tells */
     assert_true(tasks.limit > 0 && tasks.used > 0);
 }
@@ -112,5 +93,5 @@ int main(void) {
         cmocka_unit_test(the_soft_limit_of_descriptors_is_raised_when_it_comes_to_that),
         cmocka_unit_test(at_the_hard_limit_the_number_that_is_needed_is_said),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, test_root_set_up, test_root_tear_down);
 }
