@@ -5,10 +5,10 @@
  * the order in which each caller made them, unless the type or its spawn options ask for threads.
  *
  * Threads: every function may be called from any thread unless its comment says otherwise.
- * Blocking: only functions with a timeout_ms block; all others return without waiting for a peer,
- * except trp_spawn, trp_lookup, trp_kill and the trp_group_, trp_gang_, trp_link and trp_kv_ calls,
- * trp_drain_node and trp_list, which wait for the head's answer at most TROUPE_REQUEST_TIMEOUT_MS
- * (default 10 s) and then return TRP_ETIMEOUT. */
+ * Blocking: functions with a timeout_ms, and trp_stop(), block for as long as that says. Of the
+ * others, those that ask the head (spawn, lookup, kill, link, unlink, drain_node, list, and all of
+ * groups, gangs and kv) wait for its answer, at most TROUPE_REQUEST_TIMEOUT_MS (10 s), and then
+ * return TRP_ETIMEOUT. The rest return without waiting for a peer. */
 #ifndef TROUPE_ACTOR_H
 #define TROUPE_ACTOR_H
 
@@ -140,15 +140,13 @@ typedef struct trp_resource {
 /* Which ends are followed by a restart, as far as restarts_max allows (Erlang/OTP's restart types).
  * Never: a kill that does not allow it, the owner's death, an error of the constructor. */
 typedef enum trp_restart {
-    TRP_RESTART_FAILED, /* transient: a signal, an exit code that is not 0, death of the node, ...
-                         */
+    TRP_RESTART_FAILED, /* transient: a signal, an exit code that is not 0, death of the node */
     TRP_RESTART_ALWAYS, /* permanent: also after exit code 0 and the actor's own exit */
     TRP_RESTART_NEVER   /* temporary, whatever restarts_max says */
 } trp_restart;
 
 typedef enum trp_schedule {
-    TRP_SCHEDULE_PACKED, /* Ray's hybrid: nodes fill up to a half one after the other, then evenly
-                          */
+    TRP_SCHEDULE_PACKED, /* nodes fill up to a half one after the other, then evenly */
     TRP_SCHEDULE_SPREAD  /* the node with the fewest actors of this program on which it fits */
 } trp_schedule;
 
@@ -174,14 +172,14 @@ typedef struct trp_spawn_options {
                                     call_retries_max: types as trp_raise() names them, "*" = all;
                                     ends with NULL; none */
     uint64_t start_timeout_ms;   /* 30 000, for process start and constructor */
-    uint64_t
-        liveness_ms; /* none; a method that runs for longer than this without trp_context_beat(),
-                        or a process that answers no ping for as long (stopped, stuck) is hung:
-                        its stacks are taken down, then it is killed, cause HUNG */
-    bool exclusive;  /* never two at once: the process ends by itself when its node or the head
-                        has not been heard for the node timeout, and the next incarnation starts
-                        only after that */
-    int max_concurrency;     /* threads of the default group; 1. At most 1024 */
+    uint64_t liveness_ms;        /* none; a method that runs for longer than this without
+                                    trp_context_beat(), or a process that answers no ping for as
+                                    long (stopped, stuck) is hung: its stacks are taken down, then
+                                    it is killed, cause HUNG */
+    bool exclusive;      /* never two at once: the process ends by itself when its node or the head
+                            has not been heard for the node timeout, and the next incarnation starts
+                            only after that */
+    int max_concurrency; /* threads of the default group; 1. At most 1024 */
     int max_pending_calls;   /* of one calling process to this actor, then trp_call() is TRP_EBUSY;
                                 no limit but TROUPE_PENDING_CALLS_MAX */
     bool save_each_call;     /* see trp_actor_type.save */
@@ -364,7 +362,7 @@ TRP_CHECKED trp_code trp_unlink(trp_runtime *rt, trp_actor other, trp_error *err
 /* ---- Gangs: one for all ---- */
 
 typedef enum trp_gang_policy {
-    TRP_GANG_END,    /* one death that is final or not ends them all */
+    TRP_GANG_END,    /* one death, be it final or not, ends them all */
     TRP_GANG_RESTART /* one death restarts them all, together, when the last of them is gone */
 } trp_gang_policy;
 
@@ -460,8 +458,8 @@ TRP_CHECKED trp_code trp_group_remove(trp_runtime *rt, trp_group group, trp_erro
 TRP_CHECKED trp_code trp_drain_node(trp_runtime *rt, uint64_t node, const char *reason,
                                     uint64_t deadline_ms, trp_error *err);
 
-/* Appends what `troupe list WHAT --format json` shows ("status", "nodes", "actors", "groups",
- * "gangs", "jobs", "runs"): a JSON text. */
+/* Appends a JSON text of what the head knows: "status", or all "nodes", "actors", "groups",
+ * "gangs", "jobs" or "runs", as `troupe list` has them; "actors/7" is that one alone. */
 TRP_CHECKED trp_code trp_list(trp_runtime *rt, const char *what, trp_buf *json, trp_error *err);
 
 /* ---- The head's small key-value store, for addresses and run records (1 MiB a value) ---- */

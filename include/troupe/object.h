@@ -10,7 +10,10 @@
  *
  * Every function needs a node daemon on this host, else TRP_EUNSUPPORTED. When that dies, its
  * objects are lost (calls that wait fail with TRP_ENODE_DIED); what is mapped stays so until it is
- * released. Any thread. A forked child has neither mappings nor holds. */
+ * released. Any thread. A forked child has neither mappings nor holds.
+ *
+ * Each but trp_object_release() and trp_give() waits for the store's answer, at most
+ * TROUPE_REQUEST_TIMEOUT_MS unless it has a timeout_ms of its own. */
 #ifndef TROUPE_OBJECT_H
 #define TROUPE_OBJECT_H
 

@@ -26,7 +26,8 @@ typedef struct trp_init_options { /* zero-initialize */
  * by a node daemon, trp_init() serves calls and never returns: so call it first in main().
  * options may be NULL. Blocks up to connect_timeout_ms; TRP_ETIMEOUT says which address did not
  * answer, TRP_EPROTOCOL that the head is of another version.
- * One runtime per process at a time. Starts one thread and installs no signal handler. */
+ * One runtime per process at a time. Starts a thread, beside those of ZeroMQ, and installs no
+ * signal handler. */
 TRP_CHECKED trp_code trp_init(const trp_actor_type *const *types, const trp_init_options *options,
                               trp_runtime **ret_runtime, trp_error *err);
 
