@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -20,6 +19,7 @@
 #include "tests/lib/child.h"
 #include "tests/lib/cluster.h"
 #include "tests/lib/listing.h"
+#include "tests/lib/methods.h"
 
 enum {
     REPORTERS = 20,
@@ -28,16 +28,10 @@ enum {
     CALL_WORK_MS = 15,
     NODES = 3,            /* that are killed; the ledger's is a fourth */
     ACTIONS_PER_NODE = 5, /* each such many kills one is a node daemon's */
-    CALL_MS = 60000,
+    CALL_MS = 20000,
     SETTLE_MS = 20000,
     WHOLE_MS = 90000
 };
-
-static void sleep_ms(long ms) {
-    struct timespec left = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
-    while (nanosleep(&left, &left) != 0) {
-    }
-}
 
 /* Of /proc/PID/fd, those of the reading itself included. */
 static int count_descriptors(pid_t pid) {
@@ -112,7 +106,7 @@ static trp_code reporter_report(trp_context *ctx, void *state, trp_bytes args, t
                          self->next - 1, trp_context_incarnation(ctx));
     }
     self->next = r.number + 1;
-    sleep_ms(CALL_WORK_MS);
+    test_sleep_ms(CALL_WORK_MS);
     trp_code code = trp_ask(rt, (trp_actor){r.ledger}, "enter", args, CALL_MS, NULL, err);
     uint32_t answer[2] = {r.reporter, r.number * r.number};
     return code != TRP_OK ? code : trp_buf_append(reply, answer, sizeof answer);
@@ -266,9 +260,23 @@ static void kill_a_worker(void) {
         }
     }
     json_decref(rows);
-    if (count > 0 && kill(pids[random_below(count)], SIGKILL) == 0) {
+    size_t chosen = random_below(REPORTERS); /* the last ones are not killed more often */
+    if (chosen < count && kill(pids[chosen], SIGKILL) == 0) {
         worker_kills++;
     }
+}
+
+static void describe_reporters(void) {
+    size_t i;
+    json_t *rows = test_list(rt, "actors"), *row;
+    json_array_foreach(rows, i, row) {
+        print_error("a%lld %s: %s, %lld restarts, pid %lld on n%lld %s\n",
+                    test_row_number(row, "id"), test_row_text(row, "type"),
+                    test_row_text(row, "state"), test_row_number(row, "restarts"),
+                    test_row_number(row, "pid"), test_row_number(row, "node"),
+                    test_row_text(row, "waiting_for"));
+    }
+    json_decref(rows);
 }
 
 /* Kills until the driver has ended, and returns its exit code. */
@@ -278,9 +286,11 @@ static int chaos(pid_t driver) {
     for (int action = 1; waitpid(driver, &status, WNOHANG) == 0; action++) {
         if (test_now_ms() > end_ms) {
             test_child_describe(driver, "the driver");
+            describe_reporters();
+            test_child_kill(driver);
             fail_msg("the driver has not ended");
         }
-        sleep_ms(100 + (long)random_below(300));
+        test_sleep_ms(100 + (long)random_below(300));
         if (action % ACTIONS_PER_NODE == 0) {
             kill_a_node();
         } else {

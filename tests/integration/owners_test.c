@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -16,6 +15,7 @@
 #include "tests/lib/actors.h"
 #include "tests/lib/cluster.h"
 #include "tests/lib/listing.h"
+#include "tests/lib/methods.h"
 
 enum { WAIT_MS = 30000 };
 
@@ -24,16 +24,10 @@ static trp_runtime *rt;
 
 /* ---- The actors ---- */
 
-static uint64_t number_in(trp_bytes args) {
-    char text[32];
-    snprintf(text, sizeof text, "%.*s", (int)args.size, args.size ? (const char *)args.data : "");
-    return strtoull(text, NULL, 10);
-}
-
 /* "child": is made with what its owner answers. Its argument is that owner. */
 static trp_code child_start(trp_context *ctx, void *state, trp_bytes args, trp_error *err) {
     trp_runtime *own = trp_context_runtime(ctx, err);
-    trp_actor owner = {number_in(args)};
+    trp_actor owner = {(uint64_t)test_number_of(args)};
     if (own == NULL || owner.id == 0) {
         return own == NULL ? err->code : TRP_OK;
     }
