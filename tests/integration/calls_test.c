@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -180,6 +181,33 @@ static void A03_a_call_in_flight_fails_with_the_whole_cause(void **state) {
     trp_ref_release(rt, ref);
 }
 
+/* The next life would be in that long call, or would have counted those behind it. */
+static void A03_a_call_without_retries_is_not_run_again_by_the_next_life(void **state) {
+    enum { BEHIND = 50 };
+    trp_actor actor = test_spawn(rt, &(trp_spawn_options){.restarts_max = -1}, NULL);
+    pid_t pid = (pid_t)test_ask_number(rt, actor, "pid", NULL);
+    trp_ref refs[1 + BEHIND];
+    refs[0] = test_call(rt, actor, "sleep", "3600000");
+    for (int i = 1; i <= BEHIND; i++) {
+        refs[i] = test_call(rt, actor, "add", NULL);
+    }
+    usleep(50000); /* they are at the worker */
+    uint64_t before = test_now_ms();
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    for (int i = 0; i <= BEHIND; i++) {
+        trp_bytes value;
+        trp_error error = {0};
+        trp_code code = trp_get(rt, refs[i], 20000, &value, &error);
+        assert_true(code == TRP_EUNAVAILABLE || code == TRP_EACTOR_DIED);
+        assert_non_null(strstr(error.message, "SIGKILL"));
+        trp_ref_release(rt, refs[i]);
+    }
+    assert_true(test_now_ms() - before < 1000);
+    TEST_OK(trp_actor_wait_alive(rt, actor, 30000, err));
+    assert_int_equal(test_ask_number(rt, actor, "add", NULL), 1);
+    TEST_OK(trp_kill(rt, actor, false, err));
+}
+
 static void A04_a_restarting_actor_fails_calls_at_once_and_then_works(void **state) {
     trp_spawn_options options = {.restarts_max = -1, .restart_backoff_ms = 1500};
     trp_actor actor = test_spawn(rt, &options, NULL);
@@ -332,6 +360,7 @@ int main(void) {
         cmocka_unit_test(A01_results_stay_in_order_across_a_restart),
         cmocka_unit_test(A02_calls_with_retries_survive_a_kill_in_flight),
         cmocka_unit_test(A03_a_call_in_flight_fails_with_the_whole_cause),
+        cmocka_unit_test(A03_a_call_without_retries_is_not_run_again_by_the_next_life),
         cmocka_unit_test(A04_a_restarting_actor_fails_calls_at_once_and_then_works),
         cmocka_unit_test(A13_one_failed_member_fails_the_list_at_once),
         cmocka_unit_test(wait_tells_which_are_done),

@@ -170,6 +170,19 @@ static void A22_a_stop_that_takes_too_long_is_a_kill(void **state) {
     assert_true(test_wait_death(rt, actor).final);
 }
 
+static void A22_a_kill_skips_the_hook(void **state) {
+    trp_actor actor = spawn(NULL, NULL);
+    char key[64];
+    trp_buf left = {0};
+    trp_error error = {0};
+    assert_int_equal(test_ask_number(rt, actor, "add", NULL), 1);
+    TEST_OK(trp_kill(rt, actor, false, err));
+    expect_final(actor, TRP_CAUSE_KILLED);
+    snprintf(key, sizeof key, "society/%" PRIu64, actor.id);
+    assert_int_equal(trp_kv_get(rt, key, &left, &error), TRP_ENOTFOUND);
+    trp_buf_release(&left);
+}
+
 static void a_pending_actor_is_stopped_by_canceling_it(void **state) {
     trp_actor actor;
     TEST_OK(
@@ -340,6 +353,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(A22_a_stopped_actor_answers_what_it_has_got_and_cleans_up),
         cmocka_unit_test(A22_a_stop_that_takes_too_long_is_a_kill),
+        cmocka_unit_test(A22_a_kill_skips_the_hook),
         cmocka_unit_test(a_pending_actor_is_stopped_by_canceling_it),
         cmocka_unit_test(linked_actors_die_together),
         cmocka_unit_test(a_gang_ends_with_one_of_its_members),
