@@ -166,7 +166,3 @@ const char *trp_runtime_address(const trp_runtime *rt) {
 const char *trp_runtime_namespace(const trp_runtime *rt) {
     return rt->namespace_name;
 }
-
-const char *trpi_client_cluster(const trp_runtime *rt) {
-    return rt->cluster;
-}

@@ -43,7 +43,4 @@ void trpi_client_close(trp_runtime **rt, bool say_bye);
  * several heads live here and none is chosen. */
 TRP_CHECKED trp_code trpi_client_address(const char *given, char *out, size_t size, trp_error *err);
 
-/* The cluster's id, as long as rt lives. */
-const char *trpi_client_cluster(const trp_runtime *rt);
-
 #endif

@@ -5,14 +5,15 @@
 #include <unistd.h>
 
 #include "actors/proc/client_internal.h"
+#include "core/base/times.h"
 
 bool trpi_cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t deadline_ns) {
     if (deadline_ns == UINT64_MAX) {
         pthread_cond_wait(cond, lock);
         return true;
     }
-    struct timespec until = {.tv_sec = (time_t)(deadline_ns / 1000000000),
-                             .tv_nsec = (long)(deadline_ns % 1000000000)};
+    struct timespec until = {.tv_sec = (time_t)(deadline_ns / TRPI_NS_PER_S),
+                             .tv_nsec = (long)(deadline_ns % TRPI_NS_PER_S)};
     return pthread_cond_clockwait(cond, lock, CLOCK_MONOTONIC, &until) != ETIMEDOUT;
 }
 

@@ -10,10 +10,10 @@
 #include "actors/proc/client_store.h"
 #include "core/base/config.h"
 #include "core/base/log.h"
+#include "core/base/times.h"
 #include "core/net/clock.h"
 #include "core/wire/codec.h"
 
-#define NS_PER_MS 1000000ull
 /* A greeting that got no answer is said again on a fresh connection after this long. */
 #define REOPEN_MS 2000
 
@@ -162,7 +162,7 @@ static void take_welcome(trp_runtime *rt, const trpi_msg_client_welcome *welcome
     trpi_data_leave(rt);
     control->is_welcome = true;
     control->heartbeat_ms = TRPI_MAX(welcome->heartbeat_ms, (uint64_t)10);
-    control->next_heartbeat_ns = trpi_now_ns() + control->heartbeat_ms * NS_PER_MS;
+    control->next_heartbeat_ns = trpi_now_ns() + control->heartbeat_ms * TRPI_NS_PER_MS;
     set_link(rt, TRPI_LINK_UP);
     if (!is_first) {
         trpi_data_enter(rt);
@@ -318,7 +318,7 @@ static void send_heartbeat(trp_runtime *rt, uint64_t now_ns) {
     trpi_msg msg = {.type = TRPI_MSG_HEARTBEAT,
                     .heartbeat = {.client = control->client, .seq = ++control->heartbeats}};
     send_now(rt, &msg);
-    control->next_heartbeat_ns = now_ns + control->heartbeat_ms * NS_PER_MS;
+    control->next_heartbeat_ns = now_ns + control->heartbeat_ms * TRPI_NS_PER_MS;
 }
 
 /* Replies to calls that nobody waits for must not pile up while this process computes. */
@@ -336,7 +336,7 @@ static void take_turn(trp_runtime *rt, uint64_t now_ns) {
     uint64_t late_ns = now_ns - control->last_turn_ns;
     control->last_turn_ns = now_ns;
     trpi_logs_tend(rt, now_ns);
-    if (late_ns > 4 * control->heartbeat_ms * NS_PER_MS) {
+    if (late_ns > 4 * control->heartbeat_ms * TRPI_NS_PER_MS) {
         control->last_heard_ns += late_ns; /* it was us who did not listen: no verdict yet */
     }
     if (control->is_over) {
@@ -344,7 +344,7 @@ static void take_turn(trp_runtime *rt, uint64_t now_ns) {
     }
     if (!control->is_welcome) {
         trp_error error;
-        if (now_ns - control->opened_ns > REOPEN_MS * NS_PER_MS &&
+        if (now_ns - control->opened_ns > REOPEN_MS * TRPI_NS_PER_MS &&
             open_link(rt, &error) != TRP_OK) {
             trpi_log(TRPI_WARN, "connect_failed", "address=%s reason=\"%s\"", rt->address,
                      error.message);
@@ -357,7 +357,7 @@ static void take_turn(trp_runtime *rt, uint64_t now_ns) {
     }
     uint64_t silent_ns = now_ns - TRPI_MIN(control->last_heard_ns, now_ns);
     if (control->link == TRPI_LINK_UP &&
-        silent_ns > trpi_config(TRPI_CONFIG_CLIENT_TIMEOUT_MS) * NS_PER_MS) {
+        silent_ns > trpi_config(TRPI_CONFIG_CLIENT_TIMEOUT_MS) * TRPI_NS_PER_MS) {
         lose_link(rt, "has stopped answering");
         control->is_welcome = false;
         control->opened_ns = 0;
@@ -376,8 +376,9 @@ static void *control_main(void *arg) {
     trpi_control *control = &rt->control;
     control->last_turn_ns = control->last_heard_ns = trpi_now_ns();
     while (!must_stop(control)) {
-        uint64_t tend_ns, wake_ns = control->is_welcome ? control->next_heartbeat_ns
-                                                        : control->last_turn_ns + 100 * NS_PER_MS;
+        uint64_t tend_ns, wake_ns = control->is_welcome
+                                        ? control->next_heartbeat_ns
+                                        : control->last_turn_ns + 100 * TRPI_NS_PER_MS;
         int watched_fd = trpi_tend_plan(rt, &tend_ns);
         wake_ns = TRPI_MIN(wake_ns, trpi_repeats_next_ns(rt->repeats));
         trpi_poll_item items[4] = {{.fd = control->wake_fd}, {.fd = rt->data.timer_fd}};

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "core/base/base.h"
+#include "core/base/times.h"
 
-#define DAY_MS 86400000ull
 #define LIST_MAX 4096 /* entries of env, labels, retry_on */
 
 /* ---- Numbers ---- */
@@ -145,10 +145,10 @@ static const option_row spawn_rows[] = {
     INT(trp_spawn_options, max_concurrency, 1, 1024, "a number of threads from 1 to 1024"),
     INT(trp_spawn_options, max_pending_calls, 1, INT32_MAX, "a count from 1, or 0 for no limit"),
     INT(trp_spawn_options, bundle, -1, INT32_MAX, "-1 for any, or an index from 0"),
-    U64(trp_spawn_options, restart_backoff_ms, 1, DAY_MS, "at most a day"),
-    U64(trp_spawn_options, restart_window_ms, 1, 365 * DAY_MS, "at most a year"),
-    U64(trp_spawn_options, start_timeout_ms, 1, DAY_MS, "at most a day"),
-    U64(trp_spawn_options, liveness_ms, 50, DAY_MS,
+    U64(trp_spawn_options, restart_backoff_ms, 1, TRPI_DAY_MS, "at most a day"),
+    U64(trp_spawn_options, restart_window_ms, 1, 365 * TRPI_DAY_MS, "at most a year"),
+    U64(trp_spawn_options, start_timeout_ms, 1, TRPI_DAY_MS, "at most a day"),
+    U64(trp_spawn_options, liveness_ms, 50, TRPI_DAY_MS,
         "50 ms to a day, or 0 for none: what is shorter tells of a busy host, not of a hung actor"),
 };
 
@@ -229,8 +229,8 @@ trp_code trpi_call_check(const trp_call_options *o, trp_error *err) {
 
 static const option_row gang_rows[] = {
     INT(trp_gang_options, restarts_max, -1, INT32_MAX, RETRIES),
-    U64(trp_gang_options, restart_window_ms, 1, 365 * DAY_MS, "at most a year"),
-    U64(trp_gang_options, restart_backoff_ms, 1, DAY_MS, "at most a day"),
+    U64(trp_gang_options, restart_window_ms, 1, 365 * TRPI_DAY_MS, "at most a year"),
+    U64(trp_gang_options, restart_backoff_ms, 1, TRPI_DAY_MS, "at most a day"),
 };
 
 trp_code trpi_gang_check(const trp_gang_options *o, trp_error *err) {

@@ -26,6 +26,7 @@
 #include "core/base/config.h"
 #include "core/base/id.h"
 #include "core/base/log.h"
+#include "core/base/times.h"
 #include "core/net/clock.h"
 #include "core/net/sock.h"
 #include "core/sys/host.h"
@@ -37,10 +38,9 @@
 #define PACKETS_PER_TURN 4096
 #define FRAME_ARENA_MAX ((size_t)256 << 20) /* that one decoded frame may take */
 #define FAREWELL_MS 200                     /* after the last goodbye: what was sent gets out */
-#define NS_PER_S UINT64_C(1000000000)
-#define LIST_KEPT_BYTES ((size_t)1 << 20) /* above this a list gives its memory back */
-#define PART_KEPT_BYTES ((size_t)1 << 16) /* above this a part of a file does */
-#define HEARTBEATS_PER_TIMEOUT 2          /* at least: one may be late */
+#define LIST_KEPT_BYTES ((size_t)1 << 20)   /* above this a list gives its memory back */
+#define PART_KEPT_BYTES ((size_t)1 << 16)   /* above this a part of a file does */
+#define HEARTBEATS_PER_TIMEOUT 2            /* at least: one may be late */
 
 typedef struct head {
     char cluster_id[TRPI_UUID_TEXT];
@@ -169,7 +169,7 @@ static void step(head *h, const trpi_cluster_event *event) {
 static void note_bad_packet(head *h, uint64_t peer, const trp_error *err) {
     uint64_t now_ns = trpi_now_ns();
     h->bad_packets++;
-    if (now_ns - h->bad_logged_ns >= NS_PER_S) {
+    if (now_ns - h->bad_logged_ns >= TRPI_NS_PER_S) {
         trpi_log(TRPI_WARN, "bad_packet", "peer=%" PRIu64 " count=%" PRIu64 " error=\"%s\"", peer,
                  h->bad_packets - h->bad_logged, err->message);
         h->bad_logged = h->bad_packets;

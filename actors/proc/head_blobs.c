@@ -11,6 +11,7 @@
 #include "core/base/config.h"
 #include "core/base/hash.h"
 #include "core/base/log.h"
+#include "core/base/times.h"
 #include "core/sys/content.h"
 #include "core/sys/file.h"
 
@@ -20,7 +21,6 @@
 #define WAITERS_MAX 10000
 #define FILES_MAX 10000
 #define ABANDONED_MS 60000 /* an upload that has not moved for this long may go */
-#define NS_PER_MS UINT64_C(1000000)
 #define MIB (1024.0 * 1024.0)
 
 typedef struct blob_file {
@@ -92,7 +92,7 @@ static void drop_file(trpi_head_blobs *blobs, blob_file *file) {
 
 static bool may_go(const trpi_head_blobs *blobs, const blob_file *file, uint64_t now_ns) {
     if (!file->is_whole) {
-        return now_ns - file->used_ns >= ABANDONED_MS * NS_PER_MS;
+        return now_ns - file->used_ns >= ABANDONED_MS * TRPI_NS_PER_MS;
     }
     return !blobs->calls.is_used(blobs->calls.arg, file->hash);
 }
@@ -292,7 +292,7 @@ static void wait_for(trpi_head_blobs *blobs, uint64_t peer, const trpi_msg_blob_
     waiter->get = *get;
     TRPI_SET(waiter->hash, get->hash);
     waiter->get.hash = waiter->hash;
-    waiter->due_ns = now_ns + WAIT_MS * NS_PER_MS;
+    waiter->due_ns = now_ns + WAIT_MS * TRPI_NS_PER_MS;
     TAILQ_INSERT_TAIL(&blobs->waiters, waiter, link);
     blobs->waiter_count++;
 }
@@ -312,7 +312,7 @@ static void send_busy(trpi_head_blobs *blobs, uint64_t peer, uint64_t request) {
 /* Many nodes ask for one file at once; its driver is asked once in a while. */
 static void want(trpi_head_blobs *blobs, uint64_t holder, const char *hash, uint64_t now_ns) {
     if (blobs->wanted_peer == holder && strcmp(blobs->wanted, hash) == 0 &&
-        now_ns - blobs->wanted_ns < WANT_AGAIN_MS * NS_PER_MS) {
+        now_ns - blobs->wanted_ns < WANT_AGAIN_MS * TRPI_NS_PER_MS) {
         return;
     }
     blobs->wanted_peer = holder;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "core/base/log.h"
+#include "core/base/times.h"
 #include "core/net/clock.h"
 #include "core/net/sock.h"
 #include "core/wire/codec.h"
@@ -18,7 +19,6 @@
  * here. Fewer would tell it after every hiccup, more would leave a restarted head without our word
  * for long. */
 #define SILENT_PERIODS 3
-#define NS_PER_MS UINT64_C(1000000)
 
 struct trpi_heartbeat {
     trpi_heartbeat_options options;
@@ -66,7 +66,7 @@ static bool take_ack(trpi_heartbeat *hb, const trpi_msg *msg, uint64_t now_ns) {
     if (ack->seq <= now_ns && ack->seq > hb->lease_from_ns) {
         hb->lease_from_ns = ack->seq;
     }
-    if (now_ns - hb->heard_ns > SILENT_PERIODS * hb->options.period_ms * NS_PER_MS) {
+    if (now_ns - hb->heard_ns > SILENT_PERIODS * hb->options.period_ms * TRPI_NS_PER_MS) {
         raise_event(hb, TRPI_HEARTBEAT_RESUMED);
     }
     hb->heard_ns = now_ns;
@@ -92,8 +92,8 @@ static bool take_acks(trpi_heartbeat *hb) {
 
 static void *beat(void *arg) {
     trpi_heartbeat *hb = arg;
-    uint64_t period_ns = hb->options.period_ms * NS_PER_MS;
-    uint64_t timeout_ns = hb->options.timeout_ms * NS_PER_MS;
+    uint64_t period_ns = hb->options.period_ms * TRPI_NS_PER_MS;
+    uint64_t timeout_ns = hb->options.timeout_ms * TRPI_NS_PER_MS;
     uint64_t next_ns = trpi_now_ns();
     for (;;) {
         uint64_t now_ns = trpi_now_ns();
@@ -182,8 +182,8 @@ unsigned trpi_heartbeat_events(trpi_heartbeat *hb) {
 }
 
 uint64_t trpi_heartbeat_lease_ms(const trpi_heartbeat *hb, uint64_t now_ns) {
-    uint64_t until_ns = atomic_load(&hb->lease_from_ns) + hb->options.timeout_ms * NS_PER_MS;
-    return now_ns < until_ns ? (until_ns - now_ns) / NS_PER_MS : 0;
+    uint64_t until_ns = atomic_load(&hb->lease_from_ns) + hb->options.timeout_ms * TRPI_NS_PER_MS;
+    return now_ns < until_ns ? (until_ns - now_ns) / TRPI_NS_PER_MS : 0;
 }
 
 void trpi_heartbeat_stop(trpi_heartbeat *hb) {

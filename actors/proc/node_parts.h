@@ -50,11 +50,10 @@
 #include "actors/proc/store_server.h"
 #include "actors/state/liveness.h"
 #include "core/base/id.h"
+#include "core/base/times.h"
 #include "core/net/sock.h"
 #include "core/sys/session.h"
 #include "core/wire/codec.h"
-
-#define TRPI_NS_PER_MS UINT64_C(1000000)
 
 /* <sys/queue.h> of glibc lacks the walk during which the current element may go. */
 #define TRPI_TAILQ_FOREACH_SAFE(var, head, field, next)                                            \

@@ -71,7 +71,7 @@ static trpi_exe_identity identity_of(const char *exe) {
         identity.inode = info.st_ino;
         identity.size = (uint64_t)info.st_size;
         identity.changed_ns =
-            (uint64_t)info.st_mtim.tv_sec * 1000000000u + (uint64_t)info.st_mtim.tv_nsec;
+            (uint64_t)info.st_mtim.tv_sec * TRPI_NS_PER_S + (uint64_t)info.st_mtim.tv_nsec;
     }
     return identity;
 }

@@ -6,9 +6,8 @@
 
 #include "actors/proc/objects_parts.h"
 #include "core/base/config.h"
+#include "core/base/times.h"
 #include "core/net/clock.h"
-
-#define NS_PER_MS UINT64_C(1000000)
 
 trpi_objects *trpi_objects_new(const trpi_objects_options *options) {
     trpi_objects *o = trpi_alloc(sizeof(*o));
@@ -288,7 +287,7 @@ trp_code trpi_objects_info(trpi_objects *o, trp_store_info *ret_info, trp_error 
 }
 
 void trpi_objects_tend(trpi_objects *o) {
-    uint64_t kept_ns = trpi_config(TRPI_CONFIG_STORE_SPARE_MS) * NS_PER_MS;
+    uint64_t kept_ns = trpi_config(TRPI_CONFIG_STORE_SPARE_MS) * TRPI_NS_PER_MS;
     uint64_t now_ns = trpi_now_ns();
     pthread_mutex_lock(&o->lock);
     if (o->maps.kept_count > 0) {

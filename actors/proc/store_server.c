@@ -12,10 +12,10 @@
 #include "actors/proc/store_sources.h"
 #include "core/base/config.h"
 #include "core/base/log.h"
+#include "core/base/times.h"
 #include "core/net/clock.h"
 #include "core/sys/memfd.h"
 
-#define NS_PER_MS UINT64_C(1000000)
 #define CHUNKS_IN_FLIGHT 4 /* of 1 MiB: more does not make a link faster, and takes memory */
 #define STALL_MS 2000
 #define EVENTS_PER_ROUND 64
@@ -236,11 +236,11 @@ static trpi_store_config machine_config(const trpi_store_options *options) {
         .capacity = options->capacity,
         .segments_max = descriptors / 2,
         .spare_bytes = options->capacity / 2,
-        .spare_ns = trpi_config(TRPI_CONFIG_STORE_SPARE_MS) * NS_PER_MS,
+        .spare_ns = trpi_config(TRPI_CONFIG_STORE_SPARE_MS) * TRPI_NS_PER_MS,
         .chunk_bytes = trpi_config(TRPI_CONFIG_STORE_CHUNK_BYTES),
         .chunks_in_flight = CHUNKS_IN_FLIGHT,
-        .stall_ns = STALL_MS * NS_PER_MS,
-        .request_ns = trpi_config(TRPI_CONFIG_REQUEST_TIMEOUT_MS) * NS_PER_MS,
+        .stall_ns = STALL_MS * TRPI_NS_PER_MS,
+        .request_ns = trpi_config(TRPI_CONFIG_REQUEST_TIMEOUT_MS) * TRPI_NS_PER_MS,
         .serial = options->serial,
     };
 }

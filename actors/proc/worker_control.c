@@ -10,6 +10,7 @@
 #include "actors/proc/worker_parts.h"
 #include "core/base/config.h"
 #include "core/base/log.h"
+#include "core/base/times.h"
 #include "core/net/clock.h"
 
 #define PARENT_CHECK_MS 1000 /* PR_SET_PDEATHSIG does it at once; this is for where it can't */
@@ -301,8 +302,8 @@ void trpi_condition_init(pthread_cond_t *condition) {
 }
 
 bool trpi_condition_wait(pthread_cond_t *condition, pthread_mutex_t *lock, uint64_t deadline_ns) {
-    struct timespec deadline = {.tv_sec = (time_t)(deadline_ns / 1000000000u),
-                                .tv_nsec = (long)(deadline_ns % 1000000000u)};
+    struct timespec deadline = {.tv_sec = (time_t)(deadline_ns / TRPI_NS_PER_S),
+                                .tv_nsec = (long)(deadline_ns % TRPI_NS_PER_S)};
     return pthread_cond_timedwait(condition, lock, &deadline) == 0;
 }
 

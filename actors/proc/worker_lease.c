@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "actors/proc/worker_parts.h"
+#include "core/base/times.h"
 #include "core/net/clock.h"
 
 static _Atomic uint64_t until_ns; /* by trpi_boot_ns(); 0 = no lease */
@@ -44,8 +45,8 @@ static void timer_rang(int number) {
 }
 
 static void set_until(uint64_t until) {
-    struct itimerspec when = {.it_value = {.tv_sec = (time_t)(until / 1000000000u),
-                                           .tv_nsec = (long)(until % 1000000000u)}};
+    struct itimerspec when = {.it_value = {.tv_sec = (time_t)(until / TRPI_NS_PER_S),
+                                           .tv_nsec = (long)(until % TRPI_NS_PER_S)}};
     atomic_store(&until_ns, until);
     (void)timer_settime(timer, TIMER_ABSTIME, &when, NULL); /* of valid arguments */
 }

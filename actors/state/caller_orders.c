@@ -16,8 +16,8 @@
 
 #include "actors/state/caller_parts.h"
 #include "actors/state/caller_types.h"
+#include "core/base/times.h"
 
-#define NS_PER_MS 1000000ull
 #define REST_MS 10 /* doubled with each failure */
 #define REST_MAX_MS 1000
 #define CROWD 5000 /* calls of one actor that are worth a warning */
@@ -133,7 +133,7 @@ static void rest(trpi_caller *caller, trpi_view *view, uint32_t slot, uint64_t n
     call->tries++;
     view->in_flight--;
     trpi_calls_set_wake(&caller->calls, slot,
-                        TRPI_MIN(call->deadline_ns, now_ns + rest_ms * NS_PER_MS));
+                        TRPI_MIN(call->deadline_ns, now_ns + rest_ms * TRPI_NS_PER_MS));
 }
 
 void trpi_caller_ground(trpi_caller *caller, trpi_view *view, const char *message,

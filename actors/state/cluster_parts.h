@@ -36,12 +36,12 @@
 #include "actors/state/env.h"
 #include "actors/state/lifecycle.h"
 #include "core/base/table.h"
+#include "core/base/times.h"
 #include "core/state/labels.h"
 #include "core/state/membership.h"
 #include "core/state/placement.h"
 #include "core/state/queue.h"
 
-#define TRPI_NS_PER_MS UINT64_C(1000000)
 #define TRPI_RECENT_DEATHS 32
 #define TRPI_TEXT_MAX 255       /* bytes of a name or a type */
 #define TRPI_PATH_TEXT_MAX 4095 /* bytes of a path */

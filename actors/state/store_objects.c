@@ -3,8 +3,8 @@
 #include <stdlib.h>
 
 #include "actors/state/store_parts.h"
+#include "core/base/times.h"
 
-#define MS UINT64_C(1000000)
 #define SERIAL_MAX ((UINT64_C(1) << TRPI_OBJECT_NODE_SHIFT) - 1)
 
 static bool is_ours(const trpi_store *s, uint64_t object) {
@@ -282,7 +282,9 @@ static void seal(trpi_store *s, const trpi_session *session, const trpi_msg_stor
 }
 
 static uint64_t deadline_after(const trpi_store *s, uint64_t timeout_ms) {
-    return timeout_ms > (UINT64_MAX - s->now_ns) / MS ? UINT64_MAX : s->now_ns + timeout_ms * MS;
+    return timeout_ms > (UINT64_MAX - s->now_ns) / TRPI_NS_PER_MS
+               ? UINT64_MAX
+               : s->now_ns + timeout_ms * TRPI_NS_PER_MS;
 }
 
 /* Hands the object out, or waits for it. */

@@ -155,8 +155,7 @@ void trpi_store_relays_tick(trpi_store *s);
 /* Memory for an object, or TRP_EBUSY, TRP_EINVALID with the reason. */
 TRP_CHECKED trp_code trpi_store_segment_take(trpi_store *s, trpi_object *object, uint64_t size,
                                              const char **ret_reason);
-void trpi_store_segment_leave(trpi_store *s, trpi_object *object);  /* becomes spare, or goes */
-void trpi_store_segment_drop(trpi_store *s, trpi_segment *segment); /* it is nobody's */
+void trpi_store_segment_leave(trpi_store *s, trpi_object *object); /* becomes spare, or goes */
 void trpi_store_spares_tick(trpi_store *s);
 void trpi_store_copy_idle(trpi_store *s, trpi_object *copy);   /* nobody holds it any more */
 void trpi_store_copy_in_use(trpi_store *s, trpi_object *copy); /* ... somebody does again */

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "core/base/hash.h"
+#include "core/base/times.h"
 
 #define STEP_BYTES ((size_t)256 * 1024) /* stays in the second cache between read and hash */
 
@@ -32,7 +33,7 @@ trp_code trpi_file_id_of(int fd, const char *path, trpi_file_id *ret_id, trp_err
     *ret_id = (trpi_file_id){.device = info.st_dev,
                              .inode = info.st_ino,
                              .size = (uint64_t)info.st_size,
-                             .changed_ns = (uint64_t)info.st_mtim.tv_sec * 1000000000u +
+                             .changed_ns = (uint64_t)info.st_mtim.tv_sec * TRPI_NS_PER_S +
                                            (uint64_t)info.st_mtim.tv_nsec};
     return TRP_OK;
 }

@@ -5,13 +5,13 @@
 #include <string.h>
 
 #include "core/base/log.h"
+#include "core/base/times.h"
 #include "trainer/run/clock.h"
 
 enum {
     SLICE_MS = 50, /* how late a stop is noticed at most */
     DEATH_NOTICE_MS = 2000,
     INFEASIBLE_MS = 3000, /* for nodes that are about to join */
-    DAY_MS = 86400000,    /* "for ever" of a start: the most that the runtime takes */
 };
 
 /* ---- Waiting ---- */
@@ -175,7 +175,7 @@ static trp_code spawn_member(trpi_run_gang *gang, int bundle, trp_error *err) {
                                  .gpus = plan->gpus,
                                  .resources = gang->resources,
                                  .resource_count = plan->resources_count,
-                                 .start_timeout_ms = TRPI_MIN(plan->start_timeout_ms, DAY_MS),
+                                 .start_timeout_ms = TRPI_MIN(plan->start_timeout_ms, TRPI_DAY_MS),
                                  .group = gang->group,
                                  .bundle = bundle};
     if (member->actor.id != 0) {

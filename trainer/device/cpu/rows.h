@@ -60,11 +60,7 @@ static inline size_t trpi_element_size(trp_dtype dtype) {
 }
 
 /* Byte address of element `at`. */
-static inline const void *trpi_at(const void *x, int64_t at, trp_dtype dtype) {
-    return (const char *)x + at * (int64_t)trpi_element_size(dtype);
-}
-
-static inline void *trpi_at_mut(void *x, int64_t at, trp_dtype dtype) {
+static inline void *trpi_at(void *x, int64_t at, trp_dtype dtype) {
     return (char *)x + at * (int64_t)trpi_element_size(dtype);
 }
 

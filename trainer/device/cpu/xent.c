@@ -78,7 +78,7 @@ trp_code trpi_cpu_xent(trp_device *device, const trp_xent_args *args, trp_error 
         if (args->targets[i] == args->ignore_index) {
             args->losses[i] = 0.0f;
             if (dx) {
-                memset(trpi_at_mut(args->dlogits, i * n, args->dtype), 0,
+                memset(trpi_at(args->dlogits, i * n, args->dtype), 0,
                        (size_t)n * trpi_element_size(args->dtype));
             }
             continue;
