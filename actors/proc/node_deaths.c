@@ -88,6 +88,13 @@ static bool stopped_badly(const trpi_node_worker *worker, int status) {
     return worker->kill_at_ns != 0 && worker->told_cause == TRP_CAUSE_NONE && status != 0;
 }
 
+/* How far it came that has ended by itself. */
+static const char *before_what(const trpi_node_worker *worker) {
+    return worker->phase == TRPI_WORKER_ALIVE      ? ""
+           : worker->phase >= TRPI_WORKER_STARTING ? " before its constructor returned"
+                                                   : " before it registered";
+}
+
 /* What the process' end means: what was asked for explains it best, then what it said itself. */
 static void explain(trpi_node *node, const trpi_node_worker *worker, int status, trpi_death *death,
                     char *message, size_t size) {
@@ -115,8 +122,7 @@ static void explain(trpi_node *node, const trpi_node_worker *worker, int status,
         trpi_format(message, size, "%s", worker->told_reason);
     } else {
         death->cause = WIFSIGNALED(status) ? TRP_CAUSE_SIGNALED : TRP_CAUSE_EXITED;
-        trpi_format(message, size, "%s%s", ended,
-                    worker->phase == TRPI_WORKER_ALIVE ? "" : " before its constructor returned");
+        trpi_format(message, size, "%s%s", ended, before_what(worker));
     }
 }
 

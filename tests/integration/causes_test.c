@@ -14,6 +14,7 @@
 
 #include "core/sys/file.h"
 #include "tests/lib/actors.h"
+#include "tests/lib/child.h"
 #include "tests/lib/cluster.h"
 #include "tests/lib/listing.h"
 #include "tests/lib/methods.h"
@@ -409,6 +410,14 @@ static void leave_flag(const char *text) {
     assert_int_equal(fclose(file), 0);
 }
 
+/* In the log of the daemon. */
+static void expect_logged(const char *text) {
+    const char *argv[] = {"/bin/grep", "-rq", text, cluster.root, NULL};
+    trp_buf output = {0};
+    assert_int_equal(test_run(argv, &output, WAIT_MS), 0);
+    trp_buf_release(&output);
+}
+
 static void A32_a_worker_that_hangs_before_it_registers_is_killed_and_told(void **state) {
     trp_spawn_options options = {
         .restarts_max = 2, .restart_backoff_ms = 10, .start_timeout_ms = 400};
@@ -424,6 +433,7 @@ static void A32_a_worker_that_hangs_before_it_registers_is_killed_and_told(void 
         assert_int_equal(told.final, told.incarnation == 3);
         assert_true(told.pid == 0 || kill((pid_t)told.pid, 0) != 0);
     } while (!told.final);
+    expect_logged("start_timeout.*hung before it registered");
     trp_code code;
     trp_error error = {0};
     test_ask(rt, actor, "add", NULL, &code, &error);
@@ -439,6 +449,8 @@ static void A32_a_worker_that_crashes_before_it_registers_is_told_as_crashed(voi
     print_message("%s\n", told.message);
     assert_int_equal(told.cause, TRP_CAUSE_SIGNALED);
     assert_int_equal(told.signal, SIGABRT);
+    assert_non_null(strstr(told.message, "before it registered"));
+    expect_logged("its process died before it had become the actor");
     assert_true(told.final);
     assert_int_equal(unlink(getenv("CAUSES_FLAG")), 0);
     actor = subject(); /* the program is well again */
