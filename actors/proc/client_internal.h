@@ -1,5 +1,23 @@
 /* client_internal.h: what the files of the client share.
  *
+ *   client.c           opens and closes the connection; which head: client_address.c
+ *   client_control.c   the control thread: the link to the head
+ *   client_requests.c  what other threads hand to it, and how they get answers
+ *   client_data.c      the data half: who reads the socket when
+ *   client_calls.c     calls and waiting for them; their refs: client_refs.c
+ *   client_corks.c     calls that are held back for a moment, to go out together
+ *   client_done.c      refs that tell when they are done
+ *   client_tend.c      the control thread, while no other reads the data socket
+ *   client_cond.c      how threads wait for and wake each other
+ *   client_spawn.c     spawning; what may be asked for: client_options.c, client_resources.c
+ *   client_actors.c, client_gangs.c, client_groups.c, client_kv.c, client_cluster.c
+ *                      the other requests of actor.h
+ *   client_deaths.c    the queue of deaths
+ *   client_store.c     object.h; what it holds: objects.h
+ *   client_package.c, client_uploads.c
+ *                      the executable and the working directory, on their way to the head
+ *   client_logs.c      what the job's workers write
+ *
  * Two halves, each with a lock of its own; whoever holds both took the data lock first.
  *
  *   data     one ROUTER that is connected to every actor this process calls, the machine that

@@ -9,11 +9,13 @@
  *   node_dump.c       what a hung worker's threads do, taken down before it is killed
  *   node_memory.c     the memory monitor, and kills by the kernel
  *   node_stats.c      NODE_STATS
+ *   node_limits.c     descriptors and tasks that the system allows
  *   node_deaths.c     from SIGCHLD to EXITED
  *   node_core.c       where a dead worker's core file is
  *   node_programs.c   programs and their warm pools
  *   node_zygotes.c    exec, forks and death of a program's zygote
- *   node_output.c     pipes, log files, LOG_LINES
+ *   node_output.c     pipes, LOG_LINES
+ *   node_logs.c       the files that they end in, and which of the dead are kept
  *   node_orphans.c    what dead workers left behind
  *   node_blobs*.c     executables and working directories that this host lacks
  *   node_jobs.c       submitted drivers

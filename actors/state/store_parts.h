@@ -1,4 +1,11 @@
-/* store_parts.h: the store machine's own structs, and what its files call of each other. */
+/* store_parts.h: the store machine's own structs, and what its files call of each other.
+ *
+ *   store.c           the door, the time, and who holds: clients, nodes, their ends
+ *   store_objects.c   what clients ask for, who waits for an object, and when one goes
+ *   store_segments.c  the memory that they lie in
+ *   store_peers.c     between stores: both sides of a fetch, holds for clients of other nodes
+ *   store_texts.c     what users read
+ *   store_check.c     what must hold after every step */
 #ifndef TRPI_STORE_PARTS_H
 #define TRPI_STORE_PARTS_H
 
