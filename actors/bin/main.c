@@ -1,4 +1,5 @@
 /* main.c: the troupe command: one table of subcommands. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -107,6 +108,15 @@ static int run_help(int argc, char **argv) {
     return found != NULL ? found->run(1, help) : unknown_command(words[0]);
 }
 
+/* What a script saved of us may be cut off, and it should not believe that that was all. */
+static bool is_written(const char *name) {
+    bool is_good = fflush(stdout) == 0 && !ferror(stdout);
+    if (!is_good) {
+        fprintf(stderr, "troupe %s: the output could not be written: %s\n", name, strerror(errno));
+    }
+    return is_good;
+}
+
 int main(int argc, char **argv) {
     trp_error err;
     const char *zygote = getenv(TRPI_ZYGOTE_ENV);
@@ -129,5 +139,6 @@ int main(int argc, char **argv) {
         name = "version";
     }
     const trpi_subcommand *found = find(name);
-    return found != NULL ? found->run(argc - 2, argv + 2) : unknown_command(name);
+    int code = found != NULL ? found->run(argc - 2, argv + 2) : unknown_command(name);
+    return is_written(name) || code != TRPI_EXIT_OK ? code : TRPI_EXIT_FAILED;
 }

@@ -231,6 +231,10 @@ int trpi_command_stop(int argc, char **argv) {
     if (!trpi_options_parse(&usage, argc, argv, NULL, &exit_code)) {
         return exit_code;
     }
+    if (cluster != NULL &&
+        cluster[0] == '\0') { /* every id begins so: a variable that is not set */
+        return trpi_usage_error(usage.command, "--cluster: which one? its id is empty");
+    }
     if (trpi_stop_clusters(cluster, stdout, &count, &err) != TRP_OK) {
         return trpi_failed(usage.command, &err);
     }

@@ -6,7 +6,9 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/un.h>
+#include <unistd.h>
 #include <zmq.h>
 
 #include "core/base/id.h"
@@ -20,6 +22,7 @@
 #define RECONNECT_MS 20
 #define RECONNECT_MAX_MS 500
 #define POLL_MAX 16
+#define ROOM 16       /* descriptors of a context's threads, and of its first sockets */
 #define ASK_MS 10     /* at the end, between two questions for confirmations */
 #define SILENT_MS 100 /* ... and after so long without one nobody listens */
 #define NS_PER_MS UINT64_C(1000000)
@@ -30,7 +33,26 @@ struct trpi_net {
 
 /* ---- Contexts and sockets ---- */
 
+/* ZeroMQ ends the process when it finds no descriptors for its threads. */
+static trp_code look_for_room(trp_error *err) {
+    int fds[ROOM], count = 0;
+    while (count < ROOM && (fds[count] = eventfd(0, EFD_CLOEXEC)) >= 0) {
+        count++;
+    }
+    bool has_room = count == ROOM;
+    while (count > 0) {
+        close(fds[--count]);
+    }
+    return has_room ? TRP_OK
+                    : trpi_fail(err, TRP_EBUSY,
+                                "network: fewer than %d descriptors are left (ulimit -n)", ROOM);
+}
+
 trp_code trpi_net_open(trpi_net **ret_net, trp_error *err) {
+    trp_code room = look_for_room(err);
+    if (room != TRP_OK) {
+        return room;
+    }
     trpi_net *net = malloc(sizeof(*net));
     if (net == NULL) {
         return trpi_fail(err, TRP_ENOMEM, "network: out of memory");

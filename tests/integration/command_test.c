@@ -113,6 +113,28 @@ static void each_command_has_help_with_its_exit_codes(void **state) {
     says(trp_version());
 }
 
+static void output_that_is_not_written_is_a_failure(void **state) {
+    const char *argv[] = {"/bin/sh", "-c", "\"$TROUPE_BIN\" config > /dev/full", NULL};
+    trp_buf_clear(&output);
+    assert_int_equal(test_run(argv, &output, TIMEOUT_MS), 1);
+    assert_int_equal(trp_buf_append(&output, "", 0), TRP_OK);
+    says("could not be written");
+}
+
+static void no_descriptors_are_a_failure_and_no_crash(void **state) {
+    for (int limit = 4; limit < 24; limit++) {
+        char line[96];
+        const char *argv[] = {"/bin/sh", "-c", line, NULL};
+        snprintf(line, sizeof line, "ulimit -n %d; exec \"$TROUPE_BIN\" status", limit);
+        trp_buf_clear(&output);
+        int code = test_run(argv, &output, TIMEOUT_MS);
+        if (code != 0 && code != 1 && code != 3) {
+            fail_msg("%d descriptors: exit code %d: %.*s", limit, code, (int)output.size,
+                     text_of(&output));
+        }
+    }
+}
+
 static void config_tells_value_and_origin(void **state) {
     setenv("TROUPE_WARM_IDLE_MS", "1234", 1);
     json_t *rows = json_of("config --format json"), *row;
@@ -290,6 +312,8 @@ static void stop_takes_the_cluster_that_is_named_and_no_other(void **state) {
     assert_string_not_equal(first, second);
     assert_int_equal(troupe("status"), 2); /* which one? */
     says("several clusters");
+    assert_int_equal(troupe("stop --cluster="), 2); /* not: all of them */
+    says("which one?");
     snprintf(line, sizeof line, "stop --cluster %.8s", first);
     assert_int_equal(troupe(line), 0);
     assert_non_null(strstr(text_of(&output), "stopped head"));
@@ -386,6 +410,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wrong_usage_is_one_line_with_the_nearest_word),
         cmocka_unit_test(each_command_has_help_with_its_exit_codes),
+        cmocka_unit_test(output_that_is_not_written_is_a_failure),
+        cmocka_unit_test(no_descriptors_are_a_failure_and_no_crash),
         cmocka_unit_test(config_tells_value_and_origin),
         cmocka_unit_test(status_shows_the_cluster),
         cmocka_unit_test(list_shows_rows),
