@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #define READ_STEP_BYTES 65536 /* files of /proc say that their size is 0 */
+#define TEXT_MAX_BYTES ((size_t)1 << 20)
 
 static trp_code failed(trp_error *err, const char *verb, const char *path, int error) {
     trp_code code = error == ENOENT                      ? TRP_ENOTFOUND
@@ -73,6 +74,14 @@ trp_code trpi_file_read(const char *path, size_t max_bytes, trp_buf *out, trp_er
         return trpi_fail(err, TRP_EINVALID, "read %s: larger than %zu bytes", path, max_bytes);
     }
     return failed(err, "read", path, error);
+}
+
+bool trpi_file_read_text(const char *root, const char *path, trp_buf *text) {
+    char whole[PATH_MAX];
+    trp_buf_clear(text);
+    trpi_format(whole, sizeof(whole), "%s%s", root, path);
+    return trpi_file_read(whole, TEXT_MAX_BYTES, text, NULL) == TRP_OK &&
+           trp_buf_append(text, "", 1) == TRP_OK;
 }
 
 /* Writes and fsyncs. Returns 0 or errno. */

@@ -9,6 +9,9 @@
  * limit). */
 TRP_CHECKED trp_code trpi_file_read(const char *path, size_t max_bytes, trp_buf *out,
                                     trp_error *err);
+/* What is below `root` ("" for the real one) at `path`, in place of what is in `text`; it ends with
+ * a NUL that counts. For small files of /proc and /sys: false above 1 MiB, or when it can't. */
+TRP_CHECKED bool trpi_file_read_text(const char *root, const char *path, trp_buf *text);
 /* Writes path.tmp, fsyncs it, renames it over path, fsyncs the directory. All or nothing. */
 TRP_CHECKED trp_code trpi_file_write_atomic(const char *path, trp_bytes data, trp_error *err);
 TRP_CHECKED trp_code trpi_file_sync(const char *path, trp_error *err); /* file or directory */

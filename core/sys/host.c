@@ -13,8 +13,6 @@
 #include "core/sys/file.h"
 #include "core/sys/memory.h"
 
-#define PROC_FILE_MAX_BYTES (1 << 20)
-
 int trpi_host_cpus(void) {
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof(set), &set) == 0) {
@@ -31,11 +29,6 @@ uint64_t trpi_host_memory_bytes(void) {
 
 /* ---- Names ---- */
 
-static bool read_text(const char *path, trp_buf *text) {
-    trp_buf_clear(text);
-    return trpi_file_read(path, PROC_FILE_MAX_BYTES, text, NULL) == TRP_OK && text->data != NULL;
-}
-
 void trpi_host_name(char *out, size_t size) {
     char name[HOST_NAME_MAX + 1] = "";
     (void)gethostname(name, sizeof(name) - 1);
@@ -45,7 +38,7 @@ void trpi_host_name(char *out, size_t size) {
 void trpi_host_id(char *out, size_t size) {
     char namespace_id[64] = "", boot_id[64] = "";
     trp_buf text = {0};
-    if (read_text("/proc/sys/kernel/random/boot_id", &text)) {
+    if (trpi_file_read_text("", "/proc/sys/kernel/random/boot_id", &text)) {
         trpi_format(boot_id, sizeof(boot_id), "%.*s", (int)strcspn((char *)text.data, "\n"),
                     (char *)text.data);
     }

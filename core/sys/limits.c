@@ -11,7 +11,6 @@
 #include "core/sys/file.h"
 
 #define SPARE 64 /* descriptors that others in the process may be about to open */
-#define FILE_MAX_BYTES 65536
 
 /* ---- Descriptors ---- */
 
@@ -55,19 +54,12 @@ trp_code trpi_descriptors_room(size_t more, trp_error *err) {
 
 /* ---- Tasks ---- */
 
-static bool read_text(const char *root, const char *path, trp_buf *text) {
-    char whole[PATH_MAX];
-    trp_buf_clear(text);
-    trpi_format(whole, sizeof(whole), "%s%s", root, path);
-    return trpi_file_read(whole, FILE_MAX_BYTES, text, NULL) == TRP_OK &&
-           trp_buf_append(text, "", 1) == TRP_OK;
-}
-
 /* False also for "max". */
 static bool read_number(const char *root, const char *path, uint64_t *ret_value) {
     trp_buf text = {0};
     unsigned long long value = 0;
-    bool ok = read_text(root, path, &text) && sscanf((char *)text.data, "%llu", &value) == 1;
+    bool ok =
+        trpi_file_read_text(root, path, &text) && sscanf((char *)text.data, "%llu", &value) == 1;
     *ret_value = value;
     trp_buf_release(&text);
     return ok;
@@ -89,7 +81,7 @@ static void look_at_host(const char *root, trpi_tasks *best) {
     trp_buf text = {0};
     unsigned long long used = 0;
     trpi_tasks tasks;
-    if (read_text(root, "/proc/loadavg", &text) &&
+    if (trpi_file_read_text(root, "/proc/loadavg", &text) &&
         sscanf((char *)text.data, "%*f %*f %*f %*u/%llu", &used) == 1) {
         for (size_t i = 0; i < TRPI_COUNTOF(limits); i++) {
             char path[64];
@@ -124,7 +116,7 @@ static void look_at_groups(const char *root, trpi_tasks *best) {
     static const char *const kinds[][2] = {{"0::", "/sys/fs/cgroup"},
                                            {":pids:", "/sys/fs/cgroup/pids"}};
     trp_buf groups = {0};
-    if (!read_text(root, "/proc/self/cgroup", &groups)) {
+    if (!trpi_file_read_text(root, "/proc/self/cgroup", &groups)) {
         trp_buf_release(&groups);
         return;
     }

@@ -8,7 +8,6 @@
 
 #include "core/sys/file.h"
 
-#define PROC_FILE_MAX_BYTES (1 << 20)
 #define UNLIMITED (UINT64_C(1) << 60) /* how v1 says it: some number above this */
 
 /* ---- Files of numbers ---- */
@@ -30,14 +29,6 @@ static bool find_number(const char *text, const char *key, uint64_t scale, uint6
     return false;
 }
 
-static bool read_text(const char *root, const char *file, trp_buf *text) {
-    char path[PATH_MAX];
-    trp_buf_clear(text);
-    trpi_format(path, sizeof(path), "%s%s", root, file);
-    return trpi_file_read(path, PROC_FILE_MAX_BYTES, text, NULL) == TRP_OK &&
-           trp_buf_append(text, "", 1) == TRP_OK;
-}
-
 /* The number in a line "key number" of DIR/FILE, or its only one without a key; false also for
  * "max". */
 static bool read_number(const char *dir, const char *file, const char *key, uint64_t *ret_value) {
@@ -45,7 +36,7 @@ static bool read_number(const char *dir, const char *file, const char *key, uint
     trp_buf text = {0};
     unsigned long long value = 0;
     trpi_format(path, sizeof(path), "/%s", file);
-    bool ok = read_text(dir, path, &text);
+    bool ok = trpi_file_read_text(dir, path, &text);
     if (ok && key != NULL) {
         ok = find_number((char *)text.data, key, 1, ret_value);
     } else if (ok && (ok = sscanf((char *)text.data, "%llu", &value) == 1)) {
@@ -87,7 +78,7 @@ static bool look_at_group(const group_kind *kind, const char *dir, trpi_memory *
         ret_memory->total >= UNLIMITED || !read_number(dir, kind->usage, NULL, &ret_memory->used)) {
         return false;
     }
-    if (read_text(dir, "/memory.stat", &stat)) {
+    if (trpi_file_read_text(dir, "/memory.stat", &stat)) {
         for (size_t i = 0; i < TRPI_COUNTOF(kind->caches); i++) {
             uint64_t cache = 0;
             (void)find_number((char *)stat.data, kind->caches[i], 1, &cache);
@@ -137,7 +128,7 @@ static void look_at_groups(looking *l, const group_kind *kind, const char *group
 
 static void look_at_host(looking *l, trp_buf *text) {
     uint64_t total = 0, available = 0;
-    if (read_text(l->root, "/proc/meminfo", text) &&
+    if (trpi_file_read_text(l->root, "/proc/meminfo", text) &&
         find_number((char *)text->data, "MemTotal", 1024, &total) &&
         find_number((char *)text->data, "MemAvailable", 1024, &available)) {
         l->take(l, &(trpi_memory){total, total - TRPI_MIN(available, total)});
@@ -147,7 +138,7 @@ static void look_at_host(looking *l, trp_buf *text) {
 static void look(looking *l) {
     trp_buf text = {0};
     look_at_host(l, &text);
-    if (read_text(l->root, "/proc/self/cgroup", &text)) {
+    if (trpi_file_read_text(l->root, "/proc/self/cgroup", &text)) {
         for (size_t i = 0; i < TRPI_COUNTOF(group_kinds); i++) {
             look_at_groups(l, &group_kinds[i], (char *)text.data);
         }
@@ -194,7 +185,7 @@ uint64_t trpi_memory_kernel_kills(const char *root) {
     uint64_t kills = 0;
     bool found = false;
     char group[PATH_MAX / 2], dir[PATH_MAX];
-    if (read_text(root, "/proc/self/cgroup", &text)) {
+    if (trpi_file_read_text(root, "/proc/self/cgroup", &text)) {
         for (size_t i = 0; i < TRPI_COUNTOF(group_kinds) && !found; i++) {
             const group_kind *kind = &group_kinds[i];
             own_group(kind, (char *)text.data, group, sizeof(group));
@@ -202,7 +193,7 @@ uint64_t trpi_memory_kernel_kills(const char *root) {
             found = read_number(dir, kind->kills, "oom_kill", &kills);
         }
     }
-    if (!found && read_text(root, "/proc/vmstat", &text)) {
+    if (!found && trpi_file_read_text(root, "/proc/vmstat", &text)) {
         (void)find_number((char *)text.data, "oom_kill", 1, &kills);
     }
     trp_buf_release(&text);
@@ -214,7 +205,7 @@ uint64_t trpi_memory_resident(pid_t pid) {
     trp_buf text = {0};
     unsigned long long resident = 0, shared = 0;
     trpi_format(path, sizeof(path), "/proc/%d/statm", (int)pid);
-    if (read_text("", path, &text) &&
+    if (trpi_file_read_text("", path, &text) &&
         sscanf((char *)text.data, "%*u %llu %llu", &resident, &shared) != 2) {
         resident = shared = 0;
     }
