@@ -98,10 +98,40 @@ static void what_is_kept_for_starts_is_bounded_and_given_back(void **state) {
     (void)machine_spawned(DRIVER, &second);
 }
 
+/* Real processes do a tenth of it: devices_test. */
+static void A25_ten_thousand_tenths_end_exactly_at_full(void **state) {
+    enum { ROUNDS = 1000, AT_ONCE = 10 };
+    uint64_t actors[AT_ONCE];
+    trpi_cluster_config config = trpi_cluster_config_default();
+    config.dead_actors_kept = AT_ONCE; /* the checks look at each */
+    trpi_cluster_free(machine.cluster);
+    machine.cluster = trpi_cluster_new(&config);
+    machine_node(NODE_A, 1, 0);
+    machine_client(DRIVER, "driver", 0, 0);
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int i = 0; i < AT_ONCE; i++) {
+            trpi_msg msg = machine_spawn(0, 0, 0);
+            msg.spawn.resources[0].amount = 1000;
+            actors[i] = machine_spawned(DRIVER, &msg);
+        }
+        assert_int_equal(machine_used("cpu"), 10000);
+        for (int i = 0; i < AT_ONCE; i++) {
+            bool has_begun = (round + i) % 2 == 0; /* the others are killed while they start */
+            if (has_begun) {
+                machine_started(NODE_A, actors[i], 1);
+            }
+            machine_kill(DRIVER, actors[i], false);
+            machine_crash(NODE_A, actors[i], 1);
+        }
+        assert_int_equal(machine_used("cpu"), 0);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         MACHINE_TEST(A18_a_name_is_one_actor_for_all_who_ask),
         MACHINE_TEST(A25_requests_without_sense_are_refused_with_the_reason),
+        MACHINE_TEST(A25_ten_thousand_tenths_end_exactly_at_full),
         MACHINE_TEST(A27_affinity_to_a_dead_node_fails_at_once_and_to_a_busy_one_waits),
         MACHINE_TEST(what_is_kept_for_starts_is_bounded_and_given_back),
     };
