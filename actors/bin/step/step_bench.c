@@ -109,6 +109,13 @@ static trp_code open_products(products *p, const bench *b, trp_device *device, t
     return code;
 }
 
+static void close_products(products *p) {
+    void *all[] = {p->x, p->w, p->y, p->grad};
+    for (size_t i = 0; p->device && i < TRPI_COUNTOF(all); i++) {
+        trp_device_free(p->device, all[i]);
+    }
+}
+
 /* ---- The step ---- */
 
 static trp_code open_engine(bench_rank *r, trp_device *device, trp_comm *comm,
@@ -140,7 +147,7 @@ static trp_code time_both(bench_rank *r, trp_device *device, trp_comm *comm, trp
     static int32_t tokens[ROWS * COLUMNS], targets[ROWS * COLUMNS]; /* zeros do */
     trp_zero_config *config = NULL;
     trp_zero *engine = NULL;
-    products p;
+    products p = {0};
     trp_batch batch = {
         .tokens = tokens, .targets = targets, .rows = ROWS / r->bench->world, .columns = COLUMNS};
     trp_code code = open_engine(r, device, comm, &config, &engine, err);
@@ -157,6 +164,7 @@ static trp_code time_both(bench_rank *r, trp_device *device, trp_comm *comm, trp
         }
         r->products_s[i] = now() - middle;
     }
+    close_products(&p);
     trp_zero_free(engine);
     trp_zero_config_free(config);
     return code;
