@@ -113,7 +113,7 @@ static void A33_sigkill_on_a_node_is_an_unexpected_end(void **state) {
 /* ---- A34 ---- */
 
 static void A34_a_draining_node_takes_no_actor_and_no_bundle(void **state) {
-    enum { DEADLINE_MS = 1500 };
+    enum { DEADLINE_MS = 3000 };
     trp_actor there = spawn_on_new_node("leaves", (trp_spawn_options){.restarts_max = 1});
     uint64_t node = node_of(there);
     trp_resource left = {"leaves", 1};
