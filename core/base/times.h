@@ -7,7 +7,8 @@
 
 #define TRPI_NS_PER_MS UINT64_C(1000000)
 #define TRPI_NS_PER_S UINT64_C(1000000000)
-#define TRPI_DAY_MS UINT64_C(86400000) /* the longest that options accept: "for ever" of a start   \
-                                        */
+#define TRPI_DAY_MS                                                                                \
+    UINT64_C(86400000) /* the longest that options accept: "for ever" of a start                   \
+                        */
 
 #endif
