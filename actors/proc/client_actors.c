@@ -13,6 +13,7 @@ trp_code trp_kill(trp_runtime *rt, trp_actor actor, bool may_restart, trp_error 
 
 /* Nodes count in nanoseconds; this is thirty years. */
 #define GRACE_MAX_MS 1000000000000ull
+#define SIGNAL_MAX (1u << 20) /* it goes through the head, which has others to serve */
 
 trp_code trp_stop(trp_runtime *rt, trp_actor actor, uint64_t deadline_ms, trp_error *err) {
     uint64_t grace_ms = TRPI_MIN(TRPI_MAX(deadline_ms, (uint64_t)1), GRACE_MAX_MS);
@@ -54,6 +55,10 @@ trp_code trp_signal(trp_runtime *rt, trp_actor actor, uint64_t incarnation, trp_
                     trp_error *err) {
     if (actor.id == 0) {
         return trpi_fail(err, TRP_EINVALID, "signal: the actor is 0, which is none");
+    }
+    if (data.size > SIGNAL_MAX) {
+        return trpi_fail(err, TRP_EINVALID, "signal a%" PRIu64 ": %zu bytes are more than 1 MiB",
+                         actor.id, data.size);
     }
     trpi_msg msg = {
         .type = TRPI_MSG_SIGNAL,

@@ -223,8 +223,9 @@ TRP_CHECKED trp_code trp_kill(trp_runtime *rt, trp_actor actor, bool may_restart
 TRP_CHECKED trp_code trp_stop(trp_runtime *rt, trp_actor actor, uint64_t deadline_ms,
                               trp_error *err);
 
-/* Hands bytes to the actor type's signal hook, beside whatever it is running. Not ordered with
- * calls. `incarnation` fences: another incarnation than this drops it; 0 = whichever lives. */
+/* Hands bytes (1 MiB at most) to the actor type's signal hook, beside whatever it is running. Not
+ * ordered with calls. `incarnation` fences: another incarnation than this drops it; 0 = whichever
+ * lives. */
 TRP_CHECKED trp_code trp_signal(trp_runtime *rt, trp_actor actor, uint64_t incarnation,
                                 trp_bytes data, trp_error *err);
 

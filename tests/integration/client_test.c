@@ -261,6 +261,20 @@ static void the_store_keeps_what_is_put(void **state) {
     trp_buf_release(&value);
 }
 
+/* What the head passes on is refused here, and not lost on the way. */
+static void what_is_too_large_for_the_head_is_refused(void **state) {
+    const size_t size = ((size_t)1 << 20) + 1;
+    trp_bytes large = {calloc(1, size), size}, most = {large.data, size - 1};
+    trp_error error = {0};
+    trp_actor actor = alive(NULL);
+    assert_int_equal(trp_kv_put(rt, "client_test/large", large, &error), TRP_EINVALID);
+    assert_int_equal(trp_signal(rt, actor, 0, large, &error), TRP_EINVALID);
+    assert_non_null(strstr(error.message, "1 MiB"));
+    TEST_OK(trp_signal(rt, actor, 0, most, err));
+    TEST_OK(trp_kill(rt, actor, false, err));
+    free((void *)(uintptr_t)large.data);
+}
+
 static void a_group_is_placed_or_tells_what_is_missing(void **state) {
     trp_bundle bundles[2] = {{.cpus = 1}, {.cpus = 1}};
     trp_group_options options = {.bundles = bundles, .bundle_count = 2};
@@ -357,6 +371,7 @@ int main(void) {
         cmocka_unit_test(a_second_runtime_is_refused),
         cmocka_unit_test(deaths_wake_a_poll_loop),
         cmocka_unit_test(the_store_keeps_what_is_put),
+        cmocka_unit_test(what_is_too_large_for_the_head_is_refused),
         cmocka_unit_test(a_group_is_placed_or_tells_what_is_missing),
         cmocka_unit_test(calls_go_on_while_the_head_is_silent),
         cmocka_unit_test(nobody_answers_where_no_head_is),
