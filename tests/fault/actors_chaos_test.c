@@ -337,10 +337,10 @@ static bool processes_are_as_before(void *arg) {
 /* Daemons that have just started connect some more: for their heartbeats, which come on a
  * connection of their own, twice in this time. */
 static int settled_descriptors(pid_t pid) {
-    int before = -1, now = count_descriptors(pid);
+    int last = -1, now = count_descriptors(pid);
     uint64_t end_ms = test_now_ms() + SETTLE_MS;
-    while (before != now && test_now_ms() < end_ms) {
-        before = now;
+    while (last != now && test_now_ms() < end_ms) {
+        last = now;
         test_sleep_ms(1000);
         now = count_descriptors(pid);
     }
