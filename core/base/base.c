@@ -124,20 +124,27 @@ bool trpi_parse_double(const char *text, double *ret_value) {
 
 #define NEAREST_MAX 96 /* longer words are compared by their first characters */
 
-/* Levenshtein's distance: insertions, deletions and replacements that make b of a. */
+/* Insertions, deletions, replacements and swaps of two neighbours that make b of a. */
 static size_t edit_distance(const char *a, const char *b) {
-    size_t row[NEAREST_MAX + 1];
+    size_t row[NEAREST_MAX + 1], before[NEAREST_MAX + 1] = {0}; /* of a[i - 1], of a[i - 2] */
     size_t a_size = strnlen(a, NEAREST_MAX), b_size = strnlen(b, NEAREST_MAX);
     for (size_t j = 0; j <= b_size; j++) {
         row[j] = j;
     }
     for (size_t i = 1; i <= a_size; i++) {
+        size_t unswapped = 0, next_unswapped = before[0];
         size_t diagonal = row[0];
+        before[0] = row[0];
         row[0] = i;
         for (size_t j = 1; j <= b_size; j++) {
-            size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
-            diagonal = row[j];
-            row[j] = TRPI_MIN(replaced, TRPI_MIN(row[j], row[j - 1]) + 1);
+            size_t changed = diagonal + (a[i - 1] != b[j - 1]);
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+                changed = TRPI_MIN(changed, unswapped + 1);
+            }
+            unswapped = next_unswapped;
+            next_unswapped = before[j];
+            diagonal = before[j] = row[j];
+            row[j] = TRPI_MIN(changed, TRPI_MIN(row[j], row[j - 1]) + 1);
         }
     }
     return row[b_size];

@@ -215,6 +215,9 @@ static void the_nearest_word_is_offered_only_when_it_is_near(void **state) {
     assert_string_equal(trpi_nearest("overlap_com", words, 3), "overlap_comm");
     assert_string_equal(trpi_nearest("reduce_bucket", words, 3), "reduce_bucket_size");
     assert_null(trpi_nearest("optimizer", words, 3));
+    const char *const commands[] = {"start", "status"}; /* a swap is one slip */
+    assert_string_equal(trpi_nearest("stauts", commands, 2), "status");
+    assert_string_equal(trpi_nearest("tsart", commands, 2), "start");
     assert_null(trpi_nearest("", words, 3));
     assert_null(trpi_nearest("stage", words, 0));
 }
