@@ -133,10 +133,15 @@ static void print_demand(json_t *demand) {
     print_section("waiting", demand, columns, TRPI_COUNTOF(columns));
 }
 
-/* Without "actor a7 (...) on node n1 (...), pid 12: ", which the columns before it say. */
+/* Without "actor a7 (...) on node n1 (...), pid 12: ", which the columns before it say. What died
+ * before it had a process has no pid there, but its reason may name one. */
 static const char *reason_of(const char *message) {
-    const char *pid = strstr(message, ", pid "), *colon = pid ? strstr(pid, ": ") : NULL;
-    return colon != NULL ? colon + 2 : message;
+    const char *colon = strstr(message, "): "), *pid = strstr(message, "), pid ");
+    if (pid != NULL && (colon == NULL || pid < colon)) {
+        colon = strstr(pid, ": ");
+        return colon != NULL ? colon + 2 : message;
+    }
+    return colon != NULL ? colon + 3 : message;
 }
 
 static void print_deaths(json_t *deaths) {
