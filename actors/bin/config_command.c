@@ -30,8 +30,12 @@ int trpi_command_config(int argc, char **argv) {
     const trpi_usage usage = {.command = "config",
                               .arguments = "",
                               .summary = "Prints every setting, its value and where it comes from.",
-                              .details = "A setting is changed by the environment variable of its "
-                                         "name, in the process that reads it.",
+                              .details =
+                                  "A setting is changed by the environment variable of its "
+                                  "name, in the process that reads it.\n"
+                                  "Not numbers, so not listed: TROUPE_ADDRESS (HOST:PORT of the "
+                                  "head), TROUPE_SESSION_ROOT\n(where processes keep their files "
+                                  "on a host), TROUPE_LOG (debug, info, warn or error).",
                               .example = "TROUPE_LOG_FILES=20 troupe config",
                               .options = options,
                               .option_count = TRPI_COUNTOF(options)};

@@ -203,8 +203,12 @@ bool trpi_option_seconds(const char *command, const char *option, const char *te
 bool trpi_option_number(const char *command, const char *option, const char *text, uint64_t max,
                         uint64_t *ret_number) {
     if (text != NULL && !trpi_parse_u64(text, max, ret_number)) {
-        (void)trpi_usage_error(command, "%s: \"%s\" is no whole number from 0 to %" PRIu64, option,
-                               text, max);
+        char upto[32] = " on";
+        if (max < UINT64_MAX) {
+            trpi_format(upto, sizeof(upto), " to %" PRIu64, max);
+        }
+        (void)trpi_usage_error(command, "%s: \"%s\" is no whole number from 0%s", option, text,
+                               upto);
         return false;
     }
     return true;

@@ -75,8 +75,10 @@ static trp_code check_flags(start_flags *flags, trp_error *err) {
     uint64_t port;
     trpi_parsed_node_flags parsed;
     if (flags->is_head == (flags->address != NULL)) {
-        return trpi_fail(err, TRP_EINVALID,
-                         "say --head to start a cluster here, or --address HOST:PORT to join one");
+        return trpi_fail(
+            err, TRP_EINVALID,
+            "say %s--head to start a cluster here, or --address HOST:PORT to join one%s",
+            flags->is_head ? "either " : "", flags->is_head ? ", not both" : "");
     }
     if (flags->port != NULL && (!flags->is_head || !trpi_parse_u64(flags->port, 65535, &port))) {
         return trpi_fail(err, TRP_EINVALID, "--port: %s",

@@ -130,7 +130,10 @@ void trpi_node_join_again(trpi_node *node) {
         return;
     }
     trpi_log(TRPI_ERROR, "join_failed", "head=%s error=\"no answer\"", node->options->address);
-    trpi_node_report_ready(node, "error: the head at %s does not answer\n", node->options->address);
+    trpi_node_report_ready(
+        node,
+        "error: the head at %s does not answer; is one running there? (troupe start --head)\n",
+        node->options->address);
     trpi_node_stop(node, "the head does not answer", 1);
 }
 
