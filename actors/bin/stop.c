@@ -42,6 +42,20 @@ static bool is_wanted(const trpi_pidfile *file, const char *cluster) {
     return cluster == NULL || strncmp(file->cluster, cluster, strlen(cluster)) == 0;
 }
 
+/* A beginning that several clusters share names none of them. */
+static trp_code check_one(const char *cluster, const target *targets, size_t count,
+                          trp_error *err) {
+    for (size_t i = 1; cluster != NULL && i < count; i++) {
+        if (strcmp(targets[i].file.cluster, targets[0].file.cluster) != 0) {
+            return trpi_fail(err, TRP_EINVALID,
+                             "--cluster %s: the clusters %s and %s both begin so; nothing is "
+                             "stopped: give more of the id",
+                             cluster, targets[0].file.cluster, targets[i].file.cluster);
+        }
+    }
+    return TRP_OK;
+}
+
 static trp_code choose(const char *cluster, target **ret_targets, size_t *ret_count,
                        trp_error *err) {
     trpi_pidfile *files = NULL;
@@ -59,6 +73,14 @@ static trp_code choose(const char *cluster, target **ret_targets, size_t *ret_co
     }
     free(files);
     free(alive);
+    code = check_one(cluster, targets, count, err);
+    for (size_t i = 0; code != TRP_OK && i < count; i++) {
+        close(targets[i].pidfd);
+    }
+    if (code != TRP_OK) {
+        free(targets);
+        return code;
+    }
     *ret_targets = targets;
     *ret_count = count;
     return TRP_OK;

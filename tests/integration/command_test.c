@@ -11,7 +11,9 @@
 #include <cmocka.h>
 #include <jansson.h>
 
+#include "core/base/base.h"
 #include "core/sys/process.h"
+#include "core/sys/session.h"
 #include "tests/lib/actors.h"
 #include "tests/lib/child.h"
 #include "tests/lib/cluster.h"
@@ -326,6 +328,32 @@ static void stop_takes_the_cluster_that_is_named_and_no_other(void **state) {
     assert_int_equal(rmdir(root), 0); /* nothing is left, logs neither */
 }
 
+/* As the pid file of a head of this cluster names it. */
+static pid_t stand_in(const char *root, const char *id) {
+    trpi_pidfile file = {.pid = test_child_sleeper(), .role = "head"};
+    file.start_time = trpi_process_start_time(file.pid);
+    snprintf(file.cluster, sizeof file.cluster, "%s", id);
+    snprintf(file.path, sizeof file.path, "%s/%.8s/head.pid", root, id);
+    TEST_OK(trpi_pidfile_write(&file, err));
+    return file.pid;
+}
+
+static void stop_asks_which_of_two_that_begin_alike(void **state) {
+    char root[] = "/tmp/trp-test-XXXXXX";
+    assert_non_null(mkdtemp(root));
+    setenv("TROUPE_SESSION_ROOT", root, 1);
+    pid_t one = stand_in(root, "abcd0000-0000-0000-0000-000000000001");
+    pid_t two = stand_in(root, "abce0000-0000-0000-0000-000000000002");
+    assert_int_equal(troupe("stop --cluster abc"), 2);
+    says("both begin so");
+    assert_int_equal(kill(one, 0), 0);
+    assert_int_equal(kill(two, 0), 0);
+    test_child_kill(one);
+    test_child_kill(two);
+    assert_int_equal(troupe("stop"), 0); /* sweeps what they left */
+    assert_int_equal(rmdir(root), 0);
+}
+
 /* Of the last `troupe start`: its output names the head first. */
 static pid_t started_head(void) {
     const char *at = strstr(text_of(&output), "pid ");
@@ -423,6 +451,7 @@ int main(void) {
     const struct CMUnitTest alone[] = {
         cmocka_unit_test(stop_says_so_when_nothing_runs),
         cmocka_unit_test(stop_takes_the_cluster_that_is_named_and_no_other),
+        cmocka_unit_test(stop_asks_which_of_two_that_begin_alike),
         cmocka_unit_test(stop_ends_daemons_that_do_not_listen),
         cmocka_unit_test(stop_ends_a_node_that_has_lost_its_head),
         cmocka_unit_test(a_head_with_a_timeout_that_no_heartbeat_meets_says_so),
