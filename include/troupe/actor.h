@@ -163,8 +163,8 @@ typedef struct trp_spawn_options {
                                     were running or waiting when an incarnation died are
                                     tried again; waiting for a restart uses up none */
     uint64_t restart_backoff_ms; /* 100: the first restart is at once, the next ones wait for this
-                                    times 2, 4, ... with jitter, at most 10 s; forgotten after 10 s
-                                    alive */
+                                    times 1, 2, 4, ... less up to a quarter, at most 10 s; forgotten
+                                    after 10 s alive */
     trp_restart restart;         /* FAILED */
     uint64_t restart_window_ms;  /* 0: restarts_max is for the whole life; else for any span of this
                                     length (OTP's intensity per period): one more, and it is over */
