@@ -151,7 +151,8 @@ bool trpi_cluster_resource_at(const trpi_cluster *cluster, uint64_t node, size_t
                               trpi_resource_view *ret_view);
 
 typedef struct trpi_actor_view {
-    uint64_t id, incarnation, job, node, group, gang, owner;
+    uint64_t id, incarnation, job, node, group, gang;
+    uint64_t owner; /* an actor; 0: the job's driver, or none (detached, or dead) */
     trp_actor_phase phase;
     const char *type, *name, *namespace_name;
     bool detached, exclusive, draining; /* draining: its node is going away */
@@ -169,7 +170,7 @@ bool trpi_cluster_next_actor(const trpi_cluster *cluster, uint64_t *id, trpi_act
 bool trpi_cluster_actor(const trpi_cluster *cluster, uint64_t id, trpi_actor_view *ret_view);
 
 typedef struct trpi_group_view {
-    uint64_t id, owner, job;
+    uint64_t id, owner, job; /* owner: as an actor's */
     const char *name, *strategy;
     bool placed, detached, removing;
     size_t bundle_count;
@@ -180,7 +181,7 @@ uint64_t trpi_cluster_bundle_node(const trpi_cluster *cluster, uint64_t group, s
                                   char *resources, size_t size);
 
 typedef struct trpi_gang_view {
-    uint64_t id, owner, job;
+    uint64_t id, owner, job;   /* owner: as an actor's */
     const char *name, *policy; /* "END" */
     const char *reason;        /* why it is over or restarts; "" */
     bool detached, restarting, over;

@@ -101,6 +101,11 @@ static void text_devices(const trpi_cluster *c, const trpi_actor_rec *actor, cha
     }
 }
 
+static uint64_t owning_actor(const trpi_cluster *c, uint64_t client) {
+    const trpi_client_rec *owner = trpi_table_get(&c->clients, client);
+    return owner ? owner->actor : 0;
+}
+
 static void fill_actor(const trpi_cluster *c, const trpi_actor_rec *actor, trpi_actor_view *view) {
     const trpi_job_rec *job = trpi_table_get(&c->jobs, actor->job);
     const trpi_node_rec *node = trpi_table_get(&c->nodes, actor->node);
@@ -111,7 +116,7 @@ static void fill_actor(const trpi_cluster *c, const trpi_actor_rec *actor, trpi_
         .node = actor->node ? actor->node : actor->last_node,
         .group = actor->group,
         .gang = actor->gang,
-        .owner = actor->owner,
+        .owner = owning_actor(c, actor->owner),
         .phase = actor->life.phase,
         .type = actor->type,
         .name = actor->name,
@@ -159,7 +164,7 @@ bool trpi_cluster_next_group(const trpi_cluster *c, uint64_t *id, trpi_group_vie
     }
     *ret_view = (trpi_group_view){
         .id = group->id,
-        .owner = group->owner,
+        .owner = owning_actor(c, group->owner),
         .job = group->job,
         .name = group->name,
         .strategy = trpi_strategy_name(group->strategy),
@@ -193,7 +198,7 @@ bool trpi_cluster_next_gang(const trpi_cluster *c, uint64_t *id, trpi_gang_view 
     }
     *ret_view = (trpi_gang_view){
         .id = gang->id,
-        .owner = gang->owner,
+        .owner = owning_actor(c, gang->owner),
         .job = gang->job,
         .name = gang->name,
         .policy = gang->policy == TRP_GANG_END ? "END" : "RESTART",
