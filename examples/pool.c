@@ -6,7 +6,7 @@
 #include <troupe/runtime.h>
 #include <troupe/value.h>
 
-enum { WORKERS = 3, TASKS = 12, RANGE = 20000 };
+enum { WORKERS = 3, TASKS = 12, RANGE = 20000, TASK_MS = 60000 };
 
 /* Counts the primes in [first, first + RANGE). */
 static trp_code count_primes(trp_context *ctx, void *state, trp_bytes args, trp_buf *reply,
@@ -39,7 +39,7 @@ static trp_code start_task(trp_runtime *rt, trp_actor actor, int task, trp_ref *
     trp_buf args = {0};
     trp_code code = trp_pack(&args, err, "i", (int64_t)task * RANGE);
     if (code == TRP_OK) {
-        code = trp_call(rt, actor, "count_primes", trp_buf_bytes(&args), 0, ret_ref, err);
+        code = trp_call(rt, actor, "count_primes", trp_buf_bytes(&args), TASK_MS, ret_ref, err);
     }
     trp_buf_release(&args);
     return code;
@@ -87,7 +87,7 @@ static trp_code run_tasks(trp_runtime *rt, trp_actor *workers, int64_t *sum, trp
 }
 
 int main(void) {
-    const trp_spawn_options options = {.cpus = 1, .restarts_max = -1, .call_retries_max = 2};
+    const trp_spawn_options options = {.cpus = 0.25, .restarts_max = -1, .call_retries_max = 2};
     trp_actor workers[WORKERS];
     trp_runtime *rt;
     trp_death death;
