@@ -174,9 +174,10 @@ static void any_order_of_requests_is_answered_or_refused(void **state) {
     trp_buf_release(&frame);
 }
 
+/* By all but this program, which has one session. */
 static bool is_unused(void *arg) {
     trpi_store_figures figures = trpi_store_server_figures(server);
-    return figures.used == 0 && figures.objects == 0;
+    return figures.used == 0 && figures.objects == 0 && figures.sessions == 1;
 }
 
 static void strangers_that_are_gone_hold_nothing(void **state) {
@@ -187,7 +188,6 @@ static void strangers_that_are_gone_hold_nothing(void **state) {
     trpi_store_tell(server, trp_buf_bytes(&frame));
     trp_buf_release(&frame);
     assert_true(test_until(is_unused, NULL, 20000));
-    assert_int_equal(trpi_store_server_figures(server).sessions, 1);
 }
 
 static int start(void **state) {
