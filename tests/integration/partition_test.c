@@ -43,7 +43,7 @@ static trp_runtime *rt;
 static trp_buf output;
 static const char *missing; /* why none of this can run here */
 
-static int sh(const char *format, ...) {
+__attribute__((format(printf, 1, 2))) static int sh(const char *format, ...) {
     char line[512];
     va_list args;
     va_start(args, format);
