@@ -105,10 +105,12 @@ static trp_code follow(trp_runtime *rt, uint64_t job, int *ret_exit, trp_error *
     json_t *row = NULL;
     trp_code code = trpi_job_print(rt, job, UINT64_MAX, true, &is_interrupted, &row, err);
     if (code == TRP_OK && !trpi_job_is_over(row)) {
+        const char *state = json_string_value(json_object_get(row, "state"));
+        bool waits = state != NULL && strcmp(state, "PENDING") == 0;
         fprintf(stderr,
-                "\ntroupe submit: job j%" PRIu64 " runs on; troupe jobs logs --follow j%" PRIu64
+                "\ntroupe submit: job j%" PRIu64 " %s; troupe jobs logs --follow j%" PRIu64
                 " shows it, troupe jobs stop j%" PRIu64 " stops it\n",
-                job, job, job);
+                job, waits ? "still waits for a node" : "runs on", job, job);
         *ret_exit = 128 + SIGINT;
     } else if (code == TRP_OK) {
         *ret_exit = trpi_job_exit_code(row);
