@@ -11,7 +11,10 @@
 #include "actors/bin/units.h"
 #include "actors/proc/client.h"
 
-enum { DEAD_SHOWN_S = 3600 }; /* how long a dead node is news */
+enum {
+    DEAD_SHOWN_S = 3600, /* how long a dead node is news */
+    DEATHS_SHOWN = 10
+};
 
 static volatile sig_atomic_t is_interrupted;
 
@@ -144,23 +147,39 @@ static const char *reason_of(const char *message) {
     return colon != NULL ? colon + 3 : message;
 }
 
+/* An end that somebody wanted is no news: a driver that said goodbye has taken its actors along. */
+static bool is_news(json_t *death) {
+    static const char *const wanted[] = {"owner_died", "finished", "stopped"};
+    for (size_t i = 0; i < TRPI_COUNTOF(wanted); i++) {
+        if (strcmp(text_of(death, "cause"), wanted[i]) == 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static void print_deaths(json_t *deaths) {
     static const trpi_column columns[] = {{"ACTOR", "actor", "a"},  {"WHAT", "what", NULL},
                                           {"WHEN", "when", NULL},   {"NODE", "node", "n"},
                                           {"CAUSE", "cause", NULL}, {"THEN", "then", NULL},
                                           {"HOW", "how", NULL}};
     size_t i;
-    json_t *row;
+    json_t *row, *shown = json_array();
     json_array_foreach(deaths, i, row) {
         char ago[32], when[40];
+        if (!is_news(row) || json_array_size(shown) == DEATHS_SHOWN) {
+            continue;
+        }
         bool is_final = json_is_true(json_object_get(row, "final"));
         trpi_duration_text(number(row, "age_s"), ago, sizeof(ago));
         trpi_format(when, sizeof(when), "%s ago", ago);
         json_object_set_new(row, "when", json_string(when));
         json_object_set_new(row, "how", trpi_json_of_text(reason_of(text_of(row, "message"))));
         json_object_set_new(row, "then", json_string(is_final ? "dead" : "restarted"));
+        json_array_append(shown, row);
     }
-    print_section("latest deaths", deaths, columns, TRPI_COUNTOF(columns));
+    print_section("latest deaths", shown, columns, TRPI_COUNTOF(columns));
+    json_decref(shown);
 }
 
 static void print_kind(const char *title, const char *kind, json_t *rows) {

@@ -101,6 +101,21 @@ static trp_code submit(trp_runtime *rt, const submission *what, uint64_t *ret_jo
 
 /* ---- Following it ---- */
 
+/* Its number; and why it has not begun, if there is a reason. */
+static void announce(trp_runtime *rt, uint64_t job) {
+    json_t *row = NULL;
+    const char *reason = NULL;
+    if (trpi_find_job(rt, job, &row, NULL) == TRP_OK && !trpi_job_is_over(row)) {
+        reason = json_string_value(json_object_get(row, "reason"));
+    }
+    bool has_reason = reason != NULL && reason[0] != '\0';
+    fprintf(stderr, "troupe submit: job j%" PRIu64 "%s%s\n", job, has_reason ? " " : "",
+            has_reason ? reason : "");
+    if (row != NULL) {
+        json_decref(row);
+    }
+}
+
 static trp_code follow(trp_runtime *rt, uint64_t job, int *ret_exit, trp_error *err) {
     json_t *row = NULL;
     trp_code code = trpi_job_print(rt, job, UINT64_MAX, true, &is_interrupted, &row, err);
@@ -137,7 +152,7 @@ static int run(const submission *what) {
     if (code == TRP_OK && what->no_wait) {
         printf("j%" PRIu64 "\n", job);
     } else if (code == TRP_OK) {
-        fprintf(stderr, "troupe submit: job j%" PRIu64 "\n", job);
+        announce(rt, job);
         sigaction(SIGINT, &action, NULL);
         sigaction(SIGTERM, &action, NULL);
         code = follow(rt, job, &exit_code, &err);

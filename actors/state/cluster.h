@@ -201,7 +201,7 @@ const char *trpi_job_state_name(trpi_job_state state); /* "RUNNING" */
 
 typedef struct trpi_job_view {
     uint64_t id, client, node; /* node: that runs or ran it; 0 for one that was not submitted */
-    const char *name, *namespace_name, *exe, *reason; /* of its end */
+    const char *name, *namespace_name, *exe, *reason; /* of its end; why it is PENDING */
     trpi_job_state state;
     bool submitted, stopping;
     const char *const *argv; /* of one that was submitted */

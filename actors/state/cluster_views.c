@@ -229,7 +229,8 @@ bool trpi_cluster_next_job(const trpi_cluster *c, uint64_t *id, trpi_job_view *r
         .exe = job->exe,
         .exit_code = job->exit_code,
         .signal = job->signal,
-        .reason = job->reason,
+        .reason = job->state == TRPI_JOB_PENDING ? "waits: no node lives that would take it"
+                                                 : job->reason,
         .pid = job->pid,
         .running = job->state == TRPI_JOB_PENDING || job->state == TRPI_JOB_RUNNING,
         .state = job->state,

@@ -232,7 +232,10 @@ TRP_CHECKED trp_code trp_signal(trp_runtime *rt, trp_actor actor, uint64_t incar
 /* ---- Calling ---- */
 
 /* Sends a call and returns at once. `args` is copied. `deadline_ms` counts from now, 0 = none:
- * when it passes, the ref fails with TRP_ETIMEOUT (the method may still run).
+ * when it passes, the ref fails with TRP_ETIMEOUT (the method may still run). A call to an actor
+ * that has not started yet waits for it. One that runs when its actor dies, or is made while the
+ * actor restarts, fails with TRP_EUNAVAILABLE unless it has retries; with TRP_EACTOR_DIED when the
+ * death was final.
  * Calls from one process to one actor run in call order. */
 TRP_CHECKED trp_code trp_call(trp_runtime *rt, trp_actor actor, const char *method, trp_bytes args,
                               uint64_t deadline_ms, trp_ref *ret_ref, trp_error *err);
