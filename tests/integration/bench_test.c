@@ -10,6 +10,7 @@
 #include <jansson.h>
 
 #include "tests/lib/child.h"
+#include "tests/lib/listing.h"
 
 enum { TIMEOUT_MS = 100000, WORDS_MAX = 12 };
 
@@ -33,7 +34,7 @@ static const char *said(void) {
 
 static json_t *json_of(const char *const *words) {
     int code = bench(words);
-    json_t *json = code == 0 ? json_loads(said(), 0, NULL) : NULL;
+    json_t *json = code == 0 ? test_json_in(said()) : NULL;
     if (json == NULL) {
         fail_msg("exit code %d: %s", code, said());
     }

@@ -17,6 +17,7 @@
 #include "tests/lib/actors.h"
 #include "tests/lib/child.h"
 #include "tests/lib/cluster.h"
+#include "tests/lib/listing.h"
 
 enum { TIMEOUT_MS = 60000, WORDS_MAX = 16 };
 
@@ -53,7 +54,7 @@ static void says(const char *part) {
 /* Parsed output of a command; the caller drops it. */
 static json_t *json_of(const char *line) {
     assert_int_equal(troupe(line), 0);
-    json_t *json = json_loads(text_of(&output), 0, NULL);
+    json_t *json = test_json_in(text_of(&output));
     if (json == NULL) {
         fail_msg("not JSON: %s", text_of(&output));
     }

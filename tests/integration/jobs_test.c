@@ -18,6 +18,7 @@
 #include "core/sys/process.h"
 #include "tests/lib/child.h"
 #include "tests/lib/cluster.h"
+#include "tests/lib/listing.h"
 
 enum { TIMEOUT_MS = 60000, WORDS_MAX = 24 };
 
@@ -140,7 +141,7 @@ static json_t *job_row(const char *job) {
     char line[64];
     snprintf(line, sizeof line, "jobs get %s --format json", job);
     assert_int_equal(troupe(line), 0);
-    json_t *row = json_loads(said(), 0, NULL);
+    json_t *row = test_json_in(said());
     assert_non_null(row);
     return row;
 }
@@ -400,7 +401,7 @@ static void a_node_that_cannot_see_the_working_directory_gets_it(void **state) {
 
 static bool scout_lives(void *arg) {
     assert_int_equal(troupe("list actors --format json"), 0);
-    json_t *rows = json_loads(said(), 0, NULL), *row;
+    json_t *rows = test_json_in(said()), *row;
     bool lives = false;
     size_t i;
     json_array_foreach(rows, i, row) {

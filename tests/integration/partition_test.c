@@ -24,6 +24,7 @@
 #include "tests/lib/actors.h"
 #include "tests/lib/child.h"
 #include "tests/lib/cluster.h"
+#include "tests/lib/listing.h"
 
 #define NEAR_IP "10.77.0.1"
 #define FAR_IP "10.77.0.2"
@@ -162,7 +163,7 @@ static void look_at_far(char *state, size_t size, long *ret_incarnation) {
     size_t i;
     json_t *row;
     must(sh("%s list nodes --format json", troupe_bin()), "list nodes");
-    json_t *rows = json_loads((const char *)output.data, 0, NULL);
+    json_t *rows = test_json_in((const char *)output.data);
     assert_non_null(rows);
     state[0] = '\0';
     *ret_incarnation = 0;

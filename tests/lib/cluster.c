@@ -123,11 +123,14 @@ size_t test_cluster_processes(const test_cluster *cluster, pid_t *pids, size_t m
     return test_processes_with(entry, pids, max);
 }
 
-/* By their start: process ids begin again at some point. */
+/* By their start: process ids begin again at some point. It is told in hundredths of a second, in
+ * which two may start. */
 static int by_start(const void *a, const void *b) {
-    uint64_t left = ((const trpi_pidfile *)a)->start_time;
-    uint64_t right = ((const trpi_pidfile *)b)->start_time;
-    return left < right ? -1 : left > right;
+    const trpi_pidfile *left = a, *right = b;
+    if (left->start_time != right->start_time) {
+        return left->start_time < right->start_time ? -1 : 1;
+    }
+    return left->pid < right->pid ? -1 : left->pid > right->pid;
 }
 
 size_t test_cluster_pids(const test_cluster *cluster, const char *role, pid_t *pids, size_t max) {

@@ -56,3 +56,15 @@ json_t *test_listed_actor(trp_runtime *rt, trp_actor actor) {
     json_decref(rows);
     return row;
 }
+
+json_t *test_json_in(const char *output) {
+    json_t *json = NULL;
+    for (const char *line = output; line != NULL && json == NULL;) {
+        if (*line == '{' || *line == '[') {
+            json = json_loads(line, JSON_DISABLE_EOF_CHECK, NULL);
+        }
+        line = strchr(line, '\n');
+        line = line != NULL ? line + 1 : NULL;
+    }
+    return json;
+}

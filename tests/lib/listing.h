@@ -18,4 +18,8 @@ long long test_row_number(const json_t *row, const char *key); /* 0 likewise */
 /* Of one actor: what the list tells of it; fails the test when it isn't listed. */
 json_t *test_listed_actor(trp_runtime *rt, trp_actor actor);
 
+/* The first JSON text that begins a line of a command's captured output, NULL if there is none.
+ * What came by stderr, a warning or a sanitizer's word, may stand before and behind it. */
+json_t *test_json_in(const char *output);
+
 #endif
