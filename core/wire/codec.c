@@ -24,16 +24,7 @@
 #define END_MESSAGE(NAME, name) };
 /* clang-format on */
 #include "core/wire/wire.def"
-#undef U64
-#undef I64
-#undef BOOL
-#undef STR
-#undef BIN
-#undef LIST
-#undef STRUCT
-#undef END_STRUCT
-#undef MESSAGE
-#undef END_MESSAGE
+#include "core/wire/wire_end.def"
 
 #define HEAD_FIELDS 2 /* version and number, in front of a message's own */
 
@@ -106,16 +97,7 @@ static bool pack_array(msgpack_packer *out, size_t count) {
     }
 #include "core/wire/wire.def"
 #undef PACK
-#undef U64
-#undef I64
-#undef BOOL
-#undef STR
-#undef BIN
-#undef LIST
-#undef STRUCT
-#undef END_STRUCT
-#undef MESSAGE
-#undef END_MESSAGE
+#include "core/wire/wire_end.def"
 
 /* ---- Decoding ---- */
 
@@ -169,16 +151,7 @@ static bool expect_array(trpi_reader *in, uint64_t count) {
     }
 #include "core/wire/wire.def"
 #undef READ
-#undef U64
-#undef I64
-#undef BOOL
-#undef STR
-#undef BIN
-#undef LIST
-#undef STRUCT
-#undef END_STRUCT
-#undef MESSAGE
-#undef END_MESSAGE
+#include "core/wire/wire_end.def"
 
 /* ---- By type ---- */
 

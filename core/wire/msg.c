@@ -25,15 +25,7 @@ const char *trpi_msg_name(trpi_msg_type type) {
     return "?";
 }
 
-#undef U64
-#undef I64
-#undef BOOL
-#undef STR
-#undef BIN
-#undef LIST
-#undef STRUCT
-#undef END_STRUCT
-#undef END_MESSAGE
+#include "core/wire/wire_end.def"
 
 static const char *check_code(uint64_t code) {
     return code < TRP_CODE_COUNT ? NULL : "code is no trp_code";

@@ -26,16 +26,7 @@
     }                                                                                              \
     trpi_msg_##name;
 #include "core/wire/wire.def"
-#undef MESSAGE
-#undef END_MESSAGE
-#undef STRUCT
-#undef END_STRUCT
-#undef U64
-#undef I64
-#undef BOOL
-#undef STR
-#undef BIN
-#undef LIST
+#include "core/wire/wire_end.def"
 
 #define U64(n)
 #define I64(n)
@@ -62,15 +53,7 @@ typedef struct trpi_msg {
     };
 } trpi_msg;
 
-#undef U64
-#undef I64
-#undef BOOL
-#undef STR
-#undef BIN
-#undef LIST
-#undef STRUCT
-#undef END_STRUCT
-#undef END_MESSAGE
+#include "core/wire/wire_end.def"
 
 /* Whether a decoded message's own rules hold (lists that must have one element, enums in range):
  * NULL, or the reason. */

@@ -53,16 +53,7 @@ static void put_str(printer *out, const char *text) {
     static void print_msg_##name(printer *out, const trpi_msg_##name *in) {
 #define END_MESSAGE(NAME, name) }
 #include "core/wire/wire.def"
-#undef U64
-#undef I64
-#undef BOOL
-#undef STR
-#undef BIN
-#undef LIST
-#undef STRUCT
-#undef END_STRUCT
-#undef MESSAGE
-#undef END_MESSAGE
+#include "core/wire/wire_end.def"
 
 #define U64(n)
 #define I64(n)

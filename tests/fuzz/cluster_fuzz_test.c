@@ -64,16 +64,7 @@ static int64_t some_amount(const char *field, int64_t otherwise) {
 #define MESSAGE(NAME, name, number) static void tame_msg_##name(trpi_msg_##name *out) {
 #define END_MESSAGE(NAME, name) }
 #include "core/wire/wire.def"
-#undef U64
-#undef I64
-#undef BOOL
-#undef STR
-#undef BIN
-#undef LIST
-#undef STRUCT
-#undef END_STRUCT
-#undef MESSAGE
-#undef END_MESSAGE
+#include "core/wire/wire_end.def"
 
 #define U64(n)
 #define I64(n)

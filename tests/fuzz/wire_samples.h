@@ -91,16 +91,7 @@ static size_t sample_count(uint64_t *random, const char *field) {
     static void sample_msg_##name(uint64_t *random, trpi_arena *arena, trpi_msg_##name *out) {
 #define END_MESSAGE(NAME, name) }
 #include "core/wire/wire.def"
-#undef U64
-#undef I64
-#undef BOOL
-#undef STR
-#undef BIN
-#undef LIST
-#undef STRUCT
-#undef END_STRUCT
-#undef MESSAGE
-#undef END_MESSAGE
+#include "core/wire/wire_end.def"
 
 #define U64(n)
 #define I64(n)
@@ -134,14 +125,6 @@ static void sample_message(trpi_msg_type type, uint64_t seed, trpi_arena *arena,
     }
 }
 
-#undef U64
-#undef I64
-#undef BOOL
-#undef STR
-#undef BIN
-#undef LIST
-#undef STRUCT
-#undef END_STRUCT
-#undef END_MESSAGE
+#include "core/wire/wire_end.def"
 
 #endif

@@ -111,16 +111,7 @@ static const char declaration[] = ""
 #define MESSAGE(NAME, name, number) "message " #NAME " " #number "\n"
 #define END_MESSAGE(NAME, name) "\n"
 #include "core/wire/wire.def"
-#undef U64
-#undef I64
-#undef BOOL
-#undef STR
-#undef BIN
-#undef LIST
-#undef STRUCT
-#undef END_STRUCT
-#undef MESSAGE
-#undef END_MESSAGE
+#include "core/wire/wire_end.def"
     ;
 
 /* Builds that speak differently must not meet as if they did not. Whoever changes a message raises
