@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "core/base/json.h"
+#include "core/base/times.h"
 #include "core/state/resources.h"
 
 static const char *const whats[] = {"status", "nodes", "actors", "groups", "gangs", "jobs", "runs"};
@@ -24,7 +25,7 @@ static void set_bool(json_t *row, const char *key, bool value) {
 }
 
 static void set_seconds(json_t *row, const char *key, uint64_t since_ns, uint64_t now_ns) {
-    uint64_t ms = now_ns > since_ns ? (now_ns - since_ns) / 1000000 : 0;
+    uint64_t ms = now_ns > since_ns ? (now_ns - since_ns) / TRPI_NS_PER_MS : 0;
     json_object_set_new(row, key, json_real((double)ms / 1000.0));
 }
 

@@ -4,33 +4,32 @@
 #include <limits.h>
 #include <time.h>
 
-#define NS_PER_MS 1000000u
-#define NS_PER_S 1000000000u
+#include "core/base/times.h"
 
 uint64_t trpi_now_ns(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+    return (uint64_t)now.tv_sec * TRPI_NS_PER_S + (uint64_t)now.tv_nsec;
 }
 
 uint64_t trpi_boot_ns(void) {
     struct timespec now;
     clock_gettime(CLOCK_BOOTTIME, &now);
-    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+    return (uint64_t)now.tv_sec * TRPI_NS_PER_S + (uint64_t)now.tv_nsec;
 }
 
 uint64_t trpi_wall_ms(void) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / NS_PER_MS;
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / TRPI_NS_PER_MS;
 }
 
 uint64_t trpi_deadline_ns(uint64_t timeout_ms) {
     uint64_t now = trpi_now_ns();
-    if (timeout_ms > (UINT64_MAX - now) / NS_PER_MS) {
+    if (timeout_ms > (UINT64_MAX - now) / TRPI_NS_PER_MS) {
         return UINT64_MAX;
     }
-    return now + timeout_ms * NS_PER_MS;
+    return now + timeout_ms * TRPI_NS_PER_MS;
 }
 
 int trpi_left_ms(uint64_t deadline_ns) {
@@ -42,6 +41,6 @@ int trpi_left_ms(uint64_t deadline_ns) {
         return 0;
     }
     /* Rounded up, or a poll loop would spin through the last millisecond. */
-    uint64_t left_ms = (deadline_ns - now - 1) / NS_PER_MS + 1;
+    uint64_t left_ms = (deadline_ns - now - 1) / TRPI_NS_PER_MS + 1;
     return left_ms > INT_MAX ? INT_MAX : (int)left_ms;
 }

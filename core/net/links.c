@@ -6,23 +6,24 @@
 #include "core/base/config.h"
 #include "core/base/hash.h"
 #include "core/base/id.h"
+#include "core/base/times.h"
 
-#define NS_PER_MS UINT64_C(1000000)
 #define PROBE_MAX_MS 5000
 #define IDLE_MS 60000 /* how often a quiet peer is looked at, ... */
 #define AWAY_MS 60000 /* ... and how long it may be out of reach */
 #define CAPACITY_FIRST 8
 
 void trpi_links_init(trpi_links *links) {
-    uint64_t probe_ns = trpi_config(TRPI_CONFIG_LINK_PROBE_MS) * NS_PER_MS;
+    uint64_t probe_ns = trpi_config(TRPI_CONFIG_LINK_PROBE_MS) * TRPI_NS_PER_MS;
     memset(links, 0, sizeof(*links));
     links->wake_ns = links->sweep_ns = UINT64_MAX;
     links->lives = trpi_random_u64();
-    links->times = (trpi_link_times){.probe_ns = probe_ns,
-                                     .probe_max_ns = TRPI_MAX(probe_ns, PROBE_MAX_MS * NS_PER_MS),
-                                     .gap_ns = probe_ns / 4,
-                                     .idle_ns = IDLE_MS * NS_PER_MS,
-                                     .away_ns = AWAY_MS * NS_PER_MS};
+    links->times =
+        (trpi_link_times){.probe_ns = probe_ns,
+                          .probe_max_ns = TRPI_MAX(probe_ns, PROBE_MAX_MS * TRPI_NS_PER_MS),
+                          .gap_ns = probe_ns / 4,
+                          .idle_ns = IDLE_MS * TRPI_NS_PER_MS,
+                          .away_ns = AWAY_MS * TRPI_NS_PER_MS};
 }
 
 uint32_t trpi_links_life(trpi_links *links) {

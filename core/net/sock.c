@@ -12,6 +12,7 @@
 #include <zmq.h>
 
 #include "core/base/id.h"
+#include "core/base/times.h"
 #include "core/net/clock.h"
 #include "core/net/sock_parts.h"
 
@@ -25,7 +26,6 @@
 #define ROOM 16       /* descriptors of a context's threads, and of its first sockets */
 #define ASK_MS 10     /* at the end, between two questions for confirmations */
 #define SILENT_MS 100 /* ... and after so long without one nobody listens */
-#define NS_PER_MS UINT64_C(1000000)
 
 struct trpi_net {
     void *context;
@@ -339,7 +339,7 @@ static uint64_t first_wake(const trpi_poll_item *items, size_t count) {
 
 /* Rounded up, or the last millisecond would be spent spinning. */
 static int ms_until(uint64_t until_ns, uint64_t now_ns) {
-    uint64_t left_ms = until_ns > now_ns ? (until_ns - now_ns - 1) / NS_PER_MS + 1 : 0;
+    uint64_t left_ms = until_ns > now_ns ? (until_ns - now_ns - 1) / TRPI_NS_PER_MS + 1 : 0;
     return until_ns == UINT64_MAX ? -1 : (int)TRPI_MIN(left_ms, (uint64_t)INT_MAX);
 }
 
@@ -352,7 +352,8 @@ trp_code trpi_poll(trpi_poll_item *items, size_t count, int timeout_ms) {
         items[i].ready = sock != NULL && !sock->is_drained && has_input(sock);
     }
     uint64_t now_ns = trpi_now_ns();
-    uint64_t deadline_ns = timeout_ms < 0 ? UINT64_MAX : now_ns + (uint64_t)timeout_ms * NS_PER_MS;
+    uint64_t deadline_ns =
+        timeout_ms < 0 ? UINT64_MAX : now_ns + (uint64_t)timeout_ms * TRPI_NS_PER_MS;
     for (;;) {
         if (now_ns >= first_wake(items, count)) {
             tend_links(items, count, now_ns);
